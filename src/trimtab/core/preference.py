@@ -1,0 +1,95 @@
+"""Losses on preference pairs: Bradley-Terry for a preference model, DPO for a policy."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from trimtab.core.masked import Number
+from trimtab.errors import ErrorKind, TrimtabError
+
+__all__ = ["bradley_terry_loss", "dpo_loss"]
+
+
+def bradley_terry_loss(
+    chosen: Float[Tensor, " P"],
+    rejected: Float[Tensor, " P"],
+    p_chosen: Float[Tensor, " P"] | None = None,
+    margin: Float[Tensor, " P"] | None = None,
+    label_smoothing: Number = 0.0,
+) -> Float[Tensor, ""]:
+    """Cross entropy of the labels under P(chosen > rejected) = sigmoid(chosen - rejected - margin), mean over pairs.
+
+    Sources: Bradley and Terry (1952); margin: Touvron et al., arXiv 2307.09288.
+
+    Args:
+        chosen: [P] scores of the chosen responses.
+        rejected: [P] scores of the rejected ones.
+        p_chosen: [P] soft labels P(chosen > rejected) in [0, 1]; None = all 1.
+        margin: [P] by how much the chosen score should lead; None = 0.
+        label_smoothing: in [0, 0.5); each label p becomes (1 - s) p + s (1 - p).
+
+    Returns:
+        Scalar, nats a pair.
+
+    Raises:
+        TrimtabError: no pairs, a label outside [0, 1], or a smoothing out of range.
+    """
+    if chosen.numel() == 0:
+        raise TrimtabError(ErrorKind.FAILED, "a preference loss over no pairs", "give at least one pair")
+    if not 0 <= label_smoothing < 0.5:
+        raise TrimtabError(
+            ErrorKind.CONFIG, f"label_smoothing = {label_smoothing} is out of range", "it must be in [0, 0.5)"
+        )
+    lead = chosen.float() - rejected.float()
+    if margin is not None:
+        lead = lead - margin.float()
+    if p_chosen is None:
+        p = lead.new_ones(lead.shape)
+    else:
+        p = p_chosen.float()
+        good = (p >= 0) & (p <= 1)
+        if not bool(good.all()):
+            raise TrimtabError(
+                ErrorKind.DATA,
+                f"p_chosen = {float(p[~good][0])} of pair {int((~good).nonzero()[0])} is no probability",
+                "labels are in [0, 1]",
+            )
+    p = (1 - label_smoothing) * p + label_smoothing * (1 - p)
+    return -(p * logsigmoid(lead) + (1 - p) * logsigmoid(-lead)).mean()
+
+
+def dpo_loss(
+    policy_chosen: Float[Tensor, " P"],
+    policy_rejected: Float[Tensor, " P"],
+    ref_chosen: Float[Tensor, " P"],
+    ref_rejected: Float[Tensor, " P"],
+    beta: Number,
+    p_chosen: Float[Tensor, " P"] | None = None,
+    label_smoothing: Number = 0.0,
+) -> Float[Tensor, ""]:
+    """Bradley-Terry loss of the implicit scores beta (log policy - log reference).
+
+    Source: Rafailov et al., arXiv 2305.18290.
+
+    Args:
+        policy_chosen: [P] log-probability of the whole chosen response under the trained policy, in nats.
+        policy_rejected: [P] of the rejected response.
+        ref_chosen: [P] of the chosen response under the reference; no gradient.
+        ref_rejected: [P] of the rejected response under the reference; no gradient.
+        beta: strength of the pull to the reference, positive.
+        p_chosen: [P] soft labels in [0, 1]; None = all 1.
+        label_smoothing: in [0, 0.5).
+
+    Returns:
+        Scalar, nats a pair.
+
+    Raises:
+        TrimtabError: no pairs, a label outside [0, 1], a smoothing or a beta out of range.
+    """
+    if not beta > 0:
+        raise TrimtabError(ErrorKind.CONFIG, f"dpo: beta = {beta} is out of range", "it must be positive")
+    chosen = beta * (policy_chosen.float() - ref_chosen.detach().float())
+    rejected = beta * (policy_rejected.float() - ref_rejected.detach().float())
+    return bradley_terry_loss(chosen, rejected, p_chosen=p_chosen, label_smoothing=label_smoothing)
