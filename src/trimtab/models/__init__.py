@@ -1,0 +1,1 @@
+"""Loading, roles on a shared or separate trunk, log-probabilities and generation."""

@@ -1,0 +1,220 @@
+"""Models and tokenizers by name: a local directory, a hub id, or the embedded model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+
+from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models import embedded
+from trimtab.models.roles import CausalModel, ScalarModel
+from trimtab.models.tokens import TextCodec
+
+__all__ = ["DTYPES", "load_causal_lm", "load_codec", "load_scalar", "load_tokenizer", "pick_device", "resolve"]
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` is cuda where there is one, else cpu; other names are taken as they are.
+
+    Raises:
+        TrimtabError: the device is not there.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(device.type, False) or (device.index or 0) >= max(1, torch.cuda.device_count()):
+        raise TrimtabError(ErrorKind.CONFIG, f'model.device = "{name}": there is no such device', 'set "auto" or "cpu"')
+    return device
+
+
+def resolve(name: str) -> str:
+    """What transformers is to be given for a model's name.
+
+    Args:
+        name: a local directory, a hub id (`owner/model`) or `smollm2-135m-instruct`, which is fetched on first use.
+
+    Raises:
+        TrimtabError: the name is a path that does not exist or is no model directory; the embedded model cannot be had.
+    """
+    if name == embedded.NAME:
+        return str(embedded.fetch())
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise TrimtabError(
+                ErrorKind.MODEL,
+                f"{path} is no model directory: it has no config.json",
+                "name a directory written by save_pretrained",
+            )
+        return str(path)
+    if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        what = "is a file" if path.exists() else "does not exist"
+        raise TrimtabError(ErrorKind.MODEL, f"model directory {name} {what}", "name an existing model directory")
+    return name
+
+
+def load_tokenizer(name: str) -> Any:
+    """The tokenizer of a model.
+
+    Raises:
+        TrimtabError: there is none, or it cannot be had.
+    """
+    source = resolve(name)
+    if Path(source).is_dir() and not any((Path(source) / f).is_file() for f in _TOKENIZER_FILES):
+        raise TrimtabError(
+            ErrorKind.MODEL,
+            f"{source} has no tokenizer ({' or '.join(_TOKENIZER_FILES)})",
+            "save the tokenizer beside the model: tokenizer.save_pretrained(directory)",
+        )
+    try:
+        return AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError, KeyError) as error:
+        raise _cannot_load("tokenizer", name, error) from error
+
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
+
+
+def load_codec(name: str, chat: Literal["auto", "off"] = "auto") -> TextCodec:
+    """Tokenizer with chat template and every EOS id that tokenizer, configuration and generation configuration name."""
+    tokenizer = load_tokenizer(name)
+    return TextCodec(tokenizer, chat, eos_ids=frozenset(_eos_ids(resolve(name))))
+
+
+def _eos_ids(source: str) -> Iterator[int]:
+    from transformers import GenerationConfig
+
+    try:
+        configs: list[Any] = [GenerationConfig.from_pretrained(source)]
+    except OSError:
+        # Many models have no generation_config.json; the model's own configuration then says it.
+        configs = []
+    configs.append(_config(source))
+    for config in configs:
+        named = getattr(config, "eos_token_id", None)
+        yield from [named] if isinstance(named, int) else named or []
+
+
+def _config(name: str) -> PreTrainedConfig:
+    try:
+        return cast(PreTrainedConfig, AutoConfig.from_pretrained(name))
+    except (OSError, ValueError, KeyError) as error:
+        raise _cannot_load("configuration", name, error) from error
+
+
+def load_causal_lm(
+    name: str,
+    dtype: str | torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+    *,
+    boundary: int = 0,
+    codec: TextCodec | None = None,
+) -> CausalModel:
+    """A causal language model as a frozen role; `fork(trainable=True)` makes the policy.
+
+    Args:
+        name: see `resolve`.
+        dtype: what it computes in; the frozen weights are stored in it.
+        device: where to, or "auto".
+        boundary: k, layers of the shared trunk.
+        codec: the tokenizer to check the vocabulary against.
+
+    Raises:
+        TrimtabError: the model is missing, broken, an encoder, does not fit the tokenizer or cannot be split at k.
+    """
+    source = resolve(name)
+    config = _config(source)
+    architectures = config.architectures or []
+    refused = config.is_encoder_decoder or type(config) not in AutoModelForCausalLM._model_mapping
+    # A masked-language-model checkpoint would load as a decoder and lose its meaning silently.
+    if refused or any(a.endswith(("ForMaskedLM", "ForPreTraining", "ForConditionalGeneration")) for a in architectures):
+        raise TrimtabError(
+            ErrorKind.MODEL,
+            f"{name} ({', '.join(architectures) or config.model_type}) is no causal language model",
+            "name a decoder-only model; encoders and encoder-decoders cannot be a policy",
+        )
+    hf = _from_pretrained(AutoModelForCausalLM, name, source, dtype, device)
+    model = CausalModel(hf, boundary, compute_dtype=_dtype(dtype))
+    model.requires_grad_(False)
+    if codec is not None:
+        codec.check_model(model.vocabulary_size, name)
+    return model
+
+
+def load_scalar(
+    directory: Path | str,
+    dtype: str | torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+    *,
+    boundary: int = 0,
+    codec: TextCodec | None = None,
+) -> ScalarModel:
+    """A saved preference or value model as a frozen role, on a trunk of its own until `adopt_trunk`.
+
+    Args:
+        directory: what `ScalarModel.save_pretrained` wrote; any sequence classifier with one label will do.
+        dtype: what it computes in.
+        device: where to, or "auto".
+        boundary: k, layers of the shared trunk.
+        codec: the tokenizer to check the vocabulary against.
+
+    Raises:
+        TrimtabError: the directory is missing or broken, or has not one label.
+    """
+    source = resolve(str(directory))
+    config = _config(source)
+    if config.num_labels != 1:
+        raise TrimtabError(
+            ErrorKind.MODEL,
+            f"{source} has {config.num_labels} labels: a preference model has one",
+            "name a sequence classifier with num_labels = 1",
+        )
+    hf = _from_pretrained(AutoModelForSequenceClassification, str(directory), source, dtype, device)
+    # A head of 1 x D numbers is kept in float32 whatever the body computes in.
+    hf.score.float()
+    model = ScalarModel(hf, boundary, compute_dtype=_dtype(dtype))
+    model.requires_grad_(False)
+    if codec is not None:
+        codec.check_model(model.vocabulary_size, str(directory))
+    return model
+
+
+def _dtype(dtype: str | torch.dtype) -> torch.dtype:
+    return DTYPES[dtype] if isinstance(dtype, str) else dtype
+
+
+def _from_pretrained(auto: Any, name: str, source: str, dtype: str | torch.dtype, device: str | torch.device) -> Any:
+    target = pick_device(device) if isinstance(device, str) else device
+    try:
+        hf: PreTrainedModel = auto.from_pretrained(source, dtype=_dtype(dtype))
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise _cannot_load("model", name, error) from error
+    return hf.to(target)
+
+
+def _cannot_load(what: str, name: str, error: Exception) -> TrimtabError:
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if Path(name).expanduser().is_dir():
+        hint = "the directory is incomplete or broken: save it again with save_pretrained"
+        kind = ErrorKind.MODEL
+    else:
+        hint = (
+            f'"{name}" is no local directory, so it was taken for a hub id: check the spelling and the network '
+            f'(HF_HUB_OFFLINE), or set model.name to a local directory or "{embedded.NAME}"'
+        )
+        kind = ErrorKind.MISSING
+    return TrimtabError(kind, f"cannot load the {what} of {name}: {first}", hint)

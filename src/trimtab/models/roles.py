@@ -1,0 +1,362 @@
+"""Roles: a trunk and a top split at a layer boundary k, with a language-model head or a scalar head.
+
+`trunk(ids) -> hidden` is the embedding and the first k layers, `top(hidden) -> hidden` the rest with the final norm.
+k = 0: nothing is shared between roles, each has a whole model. k > 0: the trunk is frozen and the same storage in every
+role; forks copy the top only. Where the head is tied to the embedding it belongs to the trunk and stays frozen with it.
+
+What is trained is held in float32 and computes in `compute_dtype` under autocast; what is frozen is stored in
+`compute_dtype`. Policy and reference agree exactly at step 0 if the policy is forked from the reference (bfloat16
+rounds the weights once, in the reference; float32 holds the rounded values exactly).
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
+
+from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.backbone import Backbone, positions_of, shared_parameters
+
+__all__ = ["CausalModel", "Role", "ScalarModel", "trunk_hash"]
+
+
+class Role(nn.Module):
+    """What both kinds of role have in common; use `CausalModel` or `ScalarModel`.
+
+    Dropout is off for good: `train()` leaves the modules in evaluation mode, since a policy whose log-probabilities
+    change between two passes over the same tokens has no ratio of 1.
+
+    Args:
+        hf: a transformers model with a decoder body.
+        boundary: k, the number of layers in the shared, frozen trunk.
+        compute_dtype: what forward and backward passes compute in; default: the dtype of the weights.
+
+    Raises:
+        TrimtabError: k is out of range, the model cannot be split, or it is no causal model.
+    """
+
+    hf: PreTrainedModel
+
+    def __init__(
+        self, hf: PreTrainedModel, boundary: int = 0, *, compute_dtype: torch.dtype | None = None, probe: bool = True
+    ) -> None:
+        super().__init__()
+        self.hf = hf
+        self.boundary = boundary
+        self.compute_dtype = compute_dtype or hf.dtype
+        _disable_dropout(hf)
+        self.backbone = Backbone(hf)
+        if probe:
+            self.backbone.probe()
+        self._check_boundary()
+        if boundary:
+            self.freeze_trunk()
+
+    def _check_boundary(self) -> None:
+        k, count = self.boundary, self.backbone.layer_count
+        if not 0 <= k <= count:
+            raise TrimtabError(
+                ErrorKind.CONFIG, f"model.shared_layers = {k}: the model has {count} layers", f"choose 0 to {count}"
+            )
+        if k and self.backbone.splittable is not None:
+            raise TrimtabError(
+                ErrorKind.MODEL,
+                f"model.shared_layers = {k}: {type(self.hf).__name__} cannot be split, {self.backbone.splittable}",
+                "set model.shared_layers = 0 (four separate models), or name a Llama-like model",
+            )
+
+    def train(self, mode: bool = True) -> Self:
+        """Does nothing but keep the evaluation mode; see the class."""
+        return super().train(False)
+
+    @property
+    def device(self) -> torch.device:
+        return cast(torch.device, next(self.hf.parameters()).device)
+
+    @property
+    def context_length(self) -> int | None:
+        """Longest prompt with response, in tokens; None where the configuration does not say."""
+        length = getattr(self.hf.config.get_text_config(), "max_position_embeddings", None)
+        return int(length) if length else None
+
+    @property
+    def vocabulary_size(self) -> int:
+        return int(self.hf.config.get_text_config().vocab_size)
+
+    def trunk(self, ids: Tensor, mask: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Embedding and the first k layers: ids int64 [B, L], mask bool [B, L] -> hidden [B, L, D]."""
+        positions = positions_of(mask) if positions is None else positions
+        return self.backbone.layers(self.backbone.embed(ids), mask, positions, 0, self.boundary)
+
+    def top(self, hidden: Tensor, mask: Tensor, positions: Tensor | None = None) -> Tensor:
+        """The layers above k and the final norm: [B, L, D] -> [B, L, D]."""
+        positions = positions_of(mask) if positions is None else positions
+        body = self.backbone
+        if body.splittable is not None:
+            return body.plain(mask, positions, inputs_embeds=hidden)
+        return body.norm(body.layers(hidden, mask, positions, self.boundary, body.layer_count))
+
+    def hidden(self, ids: Tensor, mask: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Trunk and top in one: ids int64 [B, L], mask bool [B, L] -> normalised hidden states [B, L, D]."""
+        return self.backbone.whole(ids, mask, positions_of(mask) if positions is None else positions)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        return self.hidden(ids, mask)
+
+    def freeze_trunk(self) -> None:
+        """No gradients for the shared weights."""
+        for module in self.backbone.shared_modules(self.boundary):
+            module.requires_grad_(False)
+
+    def trunk_ids(self) -> set[int]:
+        """`id()` of every parameter that belongs to the trunk, a tied head included."""
+        return {id(p) for module in self.backbone.shared_modules(self.boundary) for p in module.parameters()}
+
+    def own_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Named parameters (names as in the transformers model) that are not part of the trunk."""
+        trunk = self.trunk_ids()
+        return ((name, p) for name, p in self.hf.named_parameters() if id(p) not in trunk)
+
+    def trainable_parameters(self) -> list[nn.Parameter]:
+        """Parameters that take a gradient, each once."""
+        return [p for p in self.parameters() if p.requires_grad]
+
+    def own_state(self) -> dict[str, Tensor]:
+        """Weights above the boundary by name, detached: what a checkpoint of this role has to hold."""
+        return {name: p.detach() for name, p in self.own_parameters()}
+
+    def load_own_state(self, state: Mapping[str, Tensor]) -> None:
+        """Copy weights saved from `own_state` back in place.
+
+        Raises:
+            TrimtabError: names or shapes differ.
+        """
+        own = dict(self.own_parameters())
+        wrong = sorted(own.keys() ^ state.keys()) or sorted(n for n, p in own.items() if p.shape != state[n].shape)
+        if wrong:
+            raise TrimtabError(
+                ErrorKind.MODEL,
+                f"saved weights do not fit the model: {len(wrong)} names or shapes differ, first {wrong[0]}",
+                "load them into the model and model.shared_layers that they were saved from",
+            )
+        with torch.no_grad():
+            for name, parameter in own.items():
+                parameter.copy_(state[name])
+
+    def fork(self, trainable: bool) -> Self:
+        """A copy of this role that shares the trunk's storage and nothing else.
+
+        Args:
+            trainable: the copy's own weights are float32 and take gradients; else they are frozen, in `compute_dtype`.
+        """
+        hf = self._copy()
+        role = type(self)(hf, self.boundary, compute_dtype=self.compute_dtype, probe=False)
+        role.backbone.splittable = self.backbone.splittable
+        role._set_own(trainable)
+        return role
+
+    def _copy(self) -> PreTrainedModel:
+        memo: dict[int, Any] = {}
+        for module in self.backbone.shared_modules(self.boundary):
+            for part in module.modules():
+                memo[id(part)] = part
+                # A head tied to the embedding is another module with the same parameter: it must not be copied either.
+                memo.update({id(t): t for t in (*part.parameters(False), *part.buffers(False))})
+        return copy.deepcopy(self.hf, memo)
+
+    def _set_own(self, trainable: bool) -> None:
+        dtype = torch.float32 if trainable else self.compute_dtype
+        for _, parameter in self.own_parameters():
+            parameter.data = parameter.data.to(dtype)
+            parameter.requires_grad_(trainable)
+
+    def adopt_trunk(self, other: Role) -> None:
+        """Replace this role's trunk by the storage of `other`'s, which must hold the same weights.
+
+        Raises:
+            TrimtabError: the boundaries or the trunks' weights differ.
+        """
+        if self.boundary != other.boundary or trunk_hash(self) != trunk_hash(other):
+            raise TrimtabError(
+                ErrorKind.MODEL,
+                f"the two models do not stand on the same trunk (boundaries {self.boundary} and {other.boundary}, "
+                f"hashes {trunk_hash(self)[:12]} and {trunk_hash(other)[:12]})",
+                "train both from the same base model with the same model.shared_layers and model.dtype",
+            )
+        if self.boundary == 0:
+            return
+        mine, theirs = self.backbone.body, other.backbone.body
+        tied = [m for m in self.hf.modules() if getattr(m, "weight", None) is mine.embed_tokens.weight]
+        for module in tied:
+            module.weight = theirs.embed_tokens.weight
+        mine.embed_tokens, mine.rotary_emb = theirs.embed_tokens, theirs.rotary_emb
+        for index in range(self.boundary):
+            mine.layers[index] = theirs.layers[index]
+
+    def save_pretrained(self, directory: Path | str, *, pad_id: int, dtype: torch.dtype | None = None) -> None:
+        """Write a directory that plain transformers loads (safetensors and config.json).
+
+        Args:
+            directory: where to; made if need be.
+            pad_id: written to the configuration: transformers' sequence classifiers find a text's end by it.
+            dtype: of the file; default float32 where any weight is float32, else the stored dtype.
+        """
+        parameters = list(self.hf.parameters())
+        dtype = dtype or (torch.float32 if any(p.dtype == torch.float32 for p in parameters) else parameters[0].dtype)
+        config = self.hf.config
+        config.pad_token_id = pad_id
+        config.dtype = dtype
+        # One converted tensor for each storage, so that tied weights stay tied in the file.
+        converted: dict[int, Tensor] = {}
+        state = {}
+        for name, tensor in self.hf.state_dict().items():
+            key = tensor.data_ptr()
+            if key not in converted:
+                converted[key] = tensor.to(dtype) if tensor.is_floating_point() else tensor
+            state[name] = converted[key]
+        self.hf.save_pretrained(str(directory), state_dict=state)
+
+
+class CausalModel(Role):
+    """A policy or a reference: a causal language model in two parts."""
+
+    def lm_logits(self, hidden: Tensor) -> Tensor:
+        """Logits [..., V] of normalised hidden states [..., D], in the dtype of computation.
+
+        The states are flattened first: a head on a non-contiguous three-dimensional slice is many times slower.
+        """
+        head = cast(nn.Module, self.hf.get_output_embeddings())
+        flat = hidden.reshape(-1, hidden.shape[-1]).contiguous()
+        if not torch.is_autocast_enabled(flat.device.type):
+            flat = flat.to(next(head.parameters()).dtype)
+        logits = cast(Tensor, head(flat))
+        return logits.view(*hidden.shape[:-1], logits.shape[-1])
+
+
+class ScalarModel(Role):
+    """A preference model or a value model: one number for every position, and the last one is the score.
+
+    `hf` is a transformers sequence classifier with `num_labels = 1` and a bias-free linear `score` head, so that what
+    is saved gives the same scores in plain transformers.
+    """
+
+    @classmethod
+    def load(
+        cls, directory: Path | str, dtype: str | torch.dtype, device: str | torch.device, *, boundary: int = 0
+    ) -> ScalarModel:
+        """A saved scalar model, frozen: `models.loading.load_scalar`."""
+        from trimtab.models.loading import load_scalar
+
+        return load_scalar(directory, dtype, device, boundary=boundary)
+
+    @classmethod
+    def from_causal(
+        cls,
+        causal: CausalModel,
+        head_std: float | Literal["zero"] | None = None,
+        *,
+        trainable: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> Self:
+        """A scalar head on a copy of a causal model's body (its trunk shared, where there is one).
+
+        Args:
+            causal: the model to start from; it is not changed.
+            head_std: standard deviation of the head's weights; "zero": all scalars start at 0; None: 1 / sqrt(D + 1).
+            trainable: as in `fork`.
+            generator: draws the head's weights.
+
+        Raises:
+            TrimtabError: transformers has no sequence classifier with a linear `score` head for this architecture.
+        """
+        body = causal._copy().base_model
+        hf = _classifier(causal.hf, body)
+        head = cast(nn.Linear, hf.score)
+        with torch.no_grad():
+            std = 1 / math.sqrt(head.in_features + 1) if head_std is None else head_std
+            if std == "zero":
+                head.weight.zero_()
+            else:
+                # Drawn on the CPU: the same seed gives the same head on every device.
+                head.weight.copy_(torch.randn(head.weight.shape, generator=generator) * std)
+        role = cls(hf, causal.boundary, compute_dtype=causal.compute_dtype, probe=False)
+        role.backbone.splittable = causal.backbone.splittable
+        role._set_own(trainable)
+        return role
+
+    def scalars(self, hidden: Tensor) -> Tensor:
+        """The head alone, in float32: [..., D] -> [...]."""
+        head = cast(nn.Linear, self.hf.score)
+        with torch.autocast(hidden.device.type, enabled=False):
+            return F.linear(hidden.float(), head.weight.float()).squeeze(-1)
+
+    def values(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """A scalar at every position: ids int64 [B, L], mask bool [B, L] -> float32 [B, L] (padding: arbitrary)."""
+        return self.scalars(self.hidden(ids, mask))
+
+    def score(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """The scalar at each row's last real token: ids int64 [B, L], mask bool [B, L] -> float32 [B]."""
+        return self.scalars(last_hidden(self.hidden(ids, mask), mask))
+
+
+def last_hidden(hidden: Tensor, mask: Tensor) -> Tensor:
+    """The hidden state of each row's last real token: [B, L, D], bool [B, L] -> [B, D]."""
+    last = (mask.long() * torch.arange(1, mask.shape[1] + 1, device=mask.device)).argmax(-1)
+    return hidden[torch.arange(mask.shape[0], device=mask.device), last]
+
+
+def trunk_hash(role: Role) -> str:
+    """SHA-256 over names, shapes and float32 values of the shared weights; "" where nothing is shared.
+
+    A trunk that is stored in bfloat16 and the same numbers in float32 have one hash.
+    """
+    if role.boundary == 0:
+        return ""
+    digest = hashlib.sha256(f"boundary {role.boundary}".encode())
+    for name, tensor in shared_parameters(role.backbone, role.boundary):
+        digest.update(f"{name} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _classifier(source: PreTrainedModel, body: nn.Module) -> PreTrainedModel:
+    """transformers' sequence classifier for `source`'s configuration around an existing body."""
+    config = copy.deepcopy(source.config)
+    config.num_labels = 1
+    config.architectures = None
+    refusal = TrimtabError(
+        ErrorKind.MODEL,
+        f"{type(source).__name__} cannot carry a scalar head: transformers has no sequence classifier with a linear "
+        f'`score` head for model type "{config.model_type}"',
+        "name a decoder-only model such as Llama, Qwen, Mistral or GPT-2",
+    )
+    if type(config) not in AutoModelForSequenceClassification._model_mapping:
+        raise refusal
+    # On the meta device the classifier's own body costs nothing before it is replaced.
+    with torch.device("meta"):
+        hf = AutoModelForSequenceClassification.from_config(config)
+    if not isinstance(getattr(hf, "score", None), nn.Linear) or hf.score.bias is not None:
+        raise refusal
+    setattr(hf, hf.base_model_prefix, body)
+    weights = next(body.parameters())
+    hf.score = nn.Linear(hf.score.in_features, 1, bias=False, device=weights.device, dtype=torch.float32)
+    return cast(PreTrainedModel, hf)
+
+
+def _disable_dropout(hf: PreTrainedModel) -> None:
+    hf.eval()
+    for module in hf.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            if "dropout" in name and isinstance(value, float):
+                setattr(module, name, 0.0)

@@ -1,0 +1,1 @@
+"""What every trainer needs: precision, optimiser groups, checkpoints and named random streams."""

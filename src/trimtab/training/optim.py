@@ -1,0 +1,133 @@
+"""The optimiser of one model: AdamW with parameter groups, a learning-rate schedule and the gradient's norm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from trimtab.core.schedules import learning_rate_factor
+from trimtab.errors import ErrorKind, TrimtabError
+
+__all__ = ["Optimiser", "parameter_groups"]
+
+
+def parameter_groups(module: nn.Module | Iterable[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+    """Trainable parameters in two groups: matrices with `weight_decay`, vectors (norms, biases) without.
+
+    Args:
+        module: a module or its parameters; frozen ones are left out, each parameter is taken once.
+        weight_decay: AdamW's decoupled decay, >= 0.
+    """
+    parameters = module.parameters() if isinstance(module, nn.Module) else module
+    unique = {id(p): p for p in parameters if p.requires_grad}.values()
+    groups = [
+        {"params": [p for p in unique if p.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in unique if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return [g for g in groups if g["params"]]
+
+
+class Optimiser:
+    """AdamW over a model's trainable parameters, its learning rate following a schedule counted in updates.
+
+    An update is: backward passes, `Precision.unscale`, `gradient_norm`, `scale_gradients`, `Precision.step`.
+
+    Args:
+        model: what is trained; its parameters must be float32.
+        learning_rate: at the schedule's peak.
+        total_updates: length of the schedule.
+        weight_decay: decoupled, on matrices only.
+        eps: AdamW's epsilon.
+        schedule: "constant", "linear" or "cosine", see `core.schedules`.
+        warmup_fraction: share of the updates over which the rate rises.
+
+    Raises:
+        TrimtabError: nothing to train, or weights in less than float32.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        learning_rate: float,
+        *,
+        total_updates: int,
+        weight_decay: float = 0.0,
+        eps: float = 1e-8,
+        schedule: Literal["constant", "linear", "cosine"] = "constant",
+        warmup_fraction: float = 0.0,
+    ) -> None:
+        groups = parameter_groups(model, weight_decay)
+        self.parameters: list[nn.Parameter] = [p for g in groups for p in g["params"]]
+        if not self.parameters or any(p.dtype != torch.float32 for p in self.parameters):
+            raise TrimtabError(
+                ErrorKind.MODEL,
+                "the model has no float32 weights that take gradients",
+                "train a fork: model.fork(trainable=True)",
+            )
+        self.base_learning_rate = learning_rate
+        """Peak of the schedule; may be set while training goes on."""
+        self.total_updates, self.schedule, self.warmup_fraction = total_updates, schedule, warmup_fraction
+        self.updates = 0
+        """Updates made."""
+        self.last_learning_rate = 0.0
+        """Rate of the update before."""
+        self.norm: Tensor | None = None
+        """What `gradient_norm` measured since the last update."""
+        # One kernel for all parameters: in small models a loop over the parameters would dominate the step.
+        self.torch = torch.optim.AdamW(groups, lr=learning_rate, eps=eps, fused=True)
+
+    @property
+    def next_learning_rate(self) -> float:
+        """Rate of the update to come."""
+        factor = learning_rate_factor(self.updates, self.total_updates, self.schedule, self.warmup_fraction)
+        return self.base_learning_rate * factor
+
+    def _gradients(self) -> list[Tensor]:
+        return [p.grad for p in self.parameters if p.grad is not None]
+
+    def gradient_norm(self) -> Tensor:
+        """Euclidean norm over all gradients, a float32 scalar tensor."""
+        gradients = self._gradients()
+        if not gradients:
+            self.norm = torch.zeros(())
+        else:
+            self.norm = torch.stack(torch._foreach_norm(gradients)).norm()
+        return self.norm
+
+    def scale_gradients(self, norm: Tensor, max_norm: float) -> None:
+        """Multiply all gradients by min(1, max_norm / norm); `norm` may be joint with another model's."""
+        gradients = self._gradients()
+        if gradients:
+            torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp(max=1.0))
+
+    def apply(self) -> None:
+        """One AdamW step at the schedule's rate. Trainers call `Precision.step`, which decides whether to."""
+        self.last_learning_rate = self.next_learning_rate
+        for group in self.torch.param_groups:
+            group["lr"] = self.last_learning_rate
+        self.torch.step()
+        self.updates += 1
+
+    def clear(self) -> None:
+        """Drop the gradients."""
+        self.torch.zero_grad(set_to_none=True)
+        self.norm = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Moments as tensors, counters and rates: for `save_checkpoint`."""
+        return {
+            "adamw": self.torch.state_dict(),
+            "updates": self.updates,
+            "base_learning_rate": self.base_learning_rate,
+            "last_learning_rate": self.last_learning_rate,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict()`."""
+        self.torch.load_state_dict(dict(state["adamw"]))
+        self.updates = int(state["updates"])
+        self.base_learning_rate = float(state["base_learning_rate"])
+        self.last_learning_rate = float(state["last_learning_rate"])
