@@ -1,0 +1,167 @@
+"""The manifest of a run (`run.json`) and the record that it keeps of each stage."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.runs.files import read_json
+
+__all__ = ["MANIFEST_NAME", "SCHEMA_VERSION", "StageRecord", "StageStatus", "check_run_name", "check_stage_name"]
+
+MANIFEST_NAME = "run.json"
+SCHEMA_VERSION = 1
+_PACKAGES = ("trimtab", "torch", "transformers", "numpy")
+_STAGE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_LONGEST_NAME = 120
+
+
+class StageStatus(StrEnum):
+    """Where a stage stands."""
+
+    PENDING = "pending"
+    """Not begun."""
+    RUNNING = "running"
+    """Begun, not ended: under way, or its process was killed."""
+    DONE = "done"
+    """Ended with its artifacts in place."""
+    FAILED = "failed"
+    """Ended with an error."""
+    INTERRUPTED = "interrupted"
+    """Stopped after a checkpoint; it can go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageRecord:
+    """What the manifest knows of a stage.
+
+    `fingerprint`: hash of everything that the stage's result depends on. `attempt` counts from 1; 0 = never begun.
+    `started`, `ended`: seconds since the epoch. `artifacts`: names below `artifacts/` that the stage writes. `info`:
+    what the stage chose to note about its result.
+    """
+
+    name: str
+    status: StageStatus = StageStatus.PENDING
+    fingerprint: str = ""
+    attempt: int = 0
+    started: float | None = None
+    ended: float | None = None
+    artifacts: tuple[str, ...] = ()
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as a JSON object."""
+        record = asdict(self)
+        del record["name"]
+        return record | {"status": str(self.status), "artifacts": list(self.artifacts)}
+
+    @classmethod
+    def from_dict(cls, name: str, record: Mapping[str, Any]) -> StageRecord:
+        """The inverse of `to_dict`; keys that a later version added are ignored."""
+        return cls(
+            name,
+            StageStatus(record["status"]),
+            str(record["fingerprint"]),
+            int(record["attempt"]),
+            record.get("started"),
+            record.get("ended"),
+            tuple(record.get("artifacts", ())),
+            dict(record.get("info", {})),
+        )
+
+
+def check_run_name(name: str) -> str:
+    """`name` if it can name a run.
+
+    Raises:
+        TrimtabError: it is empty or too long, starts with a dot or a dash, has white space at an end, or holds a path
+            separator, `@` (which points at a step: `RUN@STEP`), `:` or a character that cannot be printed.
+    """
+    if not name:
+        problem = "it is empty"
+    elif not name.isprintable():
+        problem = "it holds a character that cannot be printed"
+    elif name[0] in ".-":
+        problem = f"it starts with {name[0]!r}"
+    elif bad := sorted(set(name) & set("/\\@:")):
+        problem = f"it holds {' '.join(bad)}"
+    elif name != name.strip():
+        problem = "it starts or ends with white space"
+    elif len(name.encode("utf-8")) > _LONGEST_NAME:
+        problem = f"it is longer than {_LONGEST_NAME} bytes"
+    else:
+        return name
+    raise TrimtabError(
+        ErrorKind.RUN,
+        f"{name[:80]!r} cannot name a run: {problem}",
+        "Take letters, digits, dots, dashes and underscores.",
+    )
+
+
+def check_stage_name(name: str) -> str:
+    """`name` if it can name a stage: lower case letters, digits, `-` and `_`, a letter first."""
+    if not _STAGE_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} cannot name a stage: lower case letters, digits, - and _, a letter first")
+    return name
+
+
+def new_manifest(
+    name: str, config: Mapping[str, Any], seed: int, parent: str | None, hashes: Mapping[str, str]
+) -> dict[str, Any]:
+    """A manifest without stages."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "name": name,
+        "created": time.time(),
+        "seed": seed,
+        "parent": parent,
+        "versions": installed_versions(),
+        "hashes": dict(hashes),
+        "stages": {},
+        "config": dict(config),
+        "earlier_configs": [],
+    }
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """The manifest in `directory`.
+
+    Raises:
+        TrimtabError: `directory` holds no run, or one that this version cannot read.
+    """
+    path = directory / MANIFEST_NAME
+    if not path.is_file():
+        raise TrimtabError(
+            ErrorKind.RUN, f"{directory}: is not a run (it has no {MANIFEST_NAME})", "`trimtab runs` lists the runs."
+        )
+    manifest = read_json(path)
+    version = manifest.get("schema_version")
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise TrimtabError(
+            ErrorKind.RUN,
+            f"{path}: schema_version is {version!r}; this version of Trimtab reads up to {SCHEMA_VERSION}",
+            "Upgrade Trimtab.",
+        )
+    missing = [k for k in ("name", "created", "seed", "config", "stages") if k not in manifest]
+    if missing:
+        raise TrimtabError(ErrorKind.RUN, f"{path}: lacks {', '.join(missing)}")
+    return manifest
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a result depends on, where installed."""
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
