@@ -33,7 +33,7 @@ class Label:
         pair_id: id of the candidate pair.
         outcome: `ok`; `tie` if every verdict is one; else the worst of the failures.
         p_first: P(first > second); None unless ok or tie.
-        order_gap: mean P(first > second) with the first response shown first, minus the same with it shown second: above
+        order_gap: mean P(first > second) with the first response shown first minus the same with it shown second; above
             0 the judge leans to what it sees first. None unless both orders answered.
         mass: mean probability of readable answers, where the judge knows it.
         verdicts: what was aggregated, by order and sample.

@@ -22,11 +22,12 @@ from typing import Literal
 from trimtab.constitution import Constitution
 from trimtab.data.records import Response
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.labeling.judges import JudgeContext
 from trimtab.labeling.protocol import JudgeIdentity, JudgeRequest, Verdict, pair_hash
 from trimtab.worlds import gold
 from trimtab.worlds.gold import GoldTerms
 
-__all__ = ["BLIND", "FAITHFUL", "PRESETS", "JudgePreset", "SimulatedJudge", "quality_terms"]
+__all__ = ["BLIND", "FAITHFUL", "PRESETS", "JudgePreset", "SimulatedJudge", "make", "quality_terms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,11 @@ class SimulatedJudge:
         key = f"{self.seed}/{pair_hash(request.pair)}/{request.order}/{request.sample}"
         uniform = (int.from_bytes(hashlib.sha256(key.encode()).digest()[:7]) + 0.5) / 2.0**56
         return self.preset.noise * NormalDist().inv_cdf(uniform)
+
+
+def make(context: JudgeContext) -> SimulatedJudge:
+    """The `simulated` judge (entry point)."""
+    return SimulatedJudge(context.config.simulated, context.seed)
 
 
 def _weights(constitution: Constitution) -> dict[str, float]:

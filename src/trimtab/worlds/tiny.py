@@ -72,9 +72,9 @@ PROMPT_TOPIC_WORDS = 3
 MAX_RESPONSE_TOKENS = 16
 """Longest response, the end-of-text token included."""
 
-TONE_SHARES: Mapping[str, float] = {"polite": 0.30, "rude": 0.25, "plain": 0.45}
+TONE_SHARES: Mapping[str, float] = {"polite": 0.35, "rude": 0.25, "plain": 0.40}
 """polite: one or two polite words; rude: one or two rude words; plain: neither."""
-FOCUS_SHARES: Mapping[str, float] = {"on": 0.50, "off": 0.30, "vague": 0.20}
+FOCUS_SHARES: Mapping[str, float] = {"on": 0.60, "off": 0.30, "vague": 0.10}
 """on: content words of the prompt's topic; off: of another topic; vague: of any topic, word by word."""
 LENGTH_SHARES: Mapping[str, float] = {"short": 0.25, "medium": 0.50, "long": 0.25}
 """short: 3 to 5 words; medium: 6 to 11; long: 12 to 15."""
@@ -82,7 +82,7 @@ VARIETY_SHARES: Mapping[str, float] = {"varied": 0.70, "repetitive": 0.30}
 """varied: no word twice; repetitive: everything from two content words and two neutral ones."""
 
 _LENGTHS: Mapping[str, tuple[int, int]] = {"short": (3, 5), "medium": (6, 11), "long": (12, 15)}
-_CONTENT_SHARE = 0.45
+_CONTENT_SHARE = 0.5
 _TOPIC_OF = {word: topic for topic, words in TOPICS.items() for word in words}
 
 

@@ -1,0 +1,24 @@
+"""Responses and candidate pairs from models. `trimtab.sampling.sample_pairs` is what `trimtab sample` runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trimtab.sampling.pairs import sample_pairs
+    from trimtab.sampling.responses import sample_responses
+
+__all__ = ["sample_pairs", "sample_responses"]
+
+
+def __getattr__(name: str) -> Any:
+    # on first use: importing the package must not load torch
+    if name == "sample_pairs":
+        from trimtab.sampling.pairs import sample_pairs
+
+        return sample_pairs
+    if name == "sample_responses":
+        from trimtab.sampling.responses import sample_responses
+
+        return sample_responses
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
