@@ -1,0 +1,154 @@
+"""From settings to objects: models, judges, scorers. The one place that knows which class a name stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from trimtab.data.records import Prompt
+from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.labeling.judges import JudgeContext, load_judge
+from trimtab.labeling.protocol import Judge
+from trimtab.models.loading import load_causal_lm, load_codec, pick_device
+from trimtab.models.roles import CausalModel
+from trimtab.models.tokens import TextCodec
+from trimtab.pipeline.project import Project
+from trimtab.pipeline.stages import reward_specs
+from trimtab.preference.model import PreferenceModel
+from trimtab.runs.files import stable_hash
+from trimtab.runs.run import Run
+from trimtab.scoring import Scorer, build_scorer
+from trimtab.training.precision import Precision
+from trimtab.worlds.gold import GoldScorer
+
+__all__ = ["TINY_WORLD", "Workshop"]
+
+TINY_WORLD = "tiny-world"
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What the stages of one run are made with."""
+
+    project: Project
+    run: Run
+
+    @cached_property
+    def precision(self) -> Precision:
+        """A fresh loss scale for every stage is right: stages share no optimiser."""
+        config = self.project.config.model
+        return Precision(config.dtype, pick_device(config.device))
+
+    def base(self) -> tuple[CausalModel, TextCodec]:
+        """The model that the settings name, frozen, before any training."""
+        config = self.project.config.model
+        if config.name == TINY_WORLD:
+            return self._tiny_world()
+        name = self._model_name(config.name)
+        codec = load_codec(name, config.chat_template)
+        model = load_causal_lm(name, config.dtype, config.device, boundary=config.shared_layers, codec=codec)
+        return model, codec
+
+    def _tiny_world(self) -> tuple[CausalModel, TextCodec]:
+        from trimtab.worlds.model import build_model, build_tokenizer
+
+        config = self.project.config
+        hf = build_model(config.project.seed).to(self.precision.device, self.precision.dtype)
+        model = CausalModel(hf, config.model.shared_layers)
+        model.requires_grad_(False)
+        return model, TextCodec(build_tokenizer(), config.model.chat_template)
+
+    def _model_name(self, name: str) -> str:
+        """A relative path in trimtab.toml is meant from the project's directory."""
+        local = self.project.file(name)
+        return str(local) if local.is_dir() else name
+
+    def reference(self) -> tuple[CausalModel, TextCodec]:
+        """The SFT model, frozen; the base model where there was nothing to fine-tune on."""
+        return self._trained("sft") if self.project.config.sft.data else self.base()
+
+    def policy(self) -> tuple[CausalModel, TextCodec]:
+        """The policy that PPO trained, frozen."""
+        return self._trained("ppo")
+
+    def _trained(self, stage: str) -> tuple[CausalModel, TextCodec]:
+        config = self.project.config.model
+        directory = str(self.run.artifact(stage) / "model")
+        codec = load_codec(directory, config.chat_template)
+        model = load_causal_lm(directory, config.dtype, config.device, boundary=config.shared_layers, codec=codec)
+        return model, codec
+
+    def preference_model(self, base: CausalModel | None = None) -> PreferenceModel:
+        """The run's preference model, on `base`'s shared layers where it has some."""
+        return PreferenceModel.load(self.run.artifact("pm") / "model", self.precision, base)
+
+    def judge(self) -> Judge:
+        """The judge that labels."""
+        config = self.project.config
+        own = config.label.model
+
+        def load() -> tuple[CausalModel, TextCodec]:
+            if own is None:
+                return self.reference()
+            name = self._model_name(own)
+            codec = load_codec(name, config.model.chat_template)
+            return load_causal_lm(name, config.model.dtype, config.model.device, codec=codec), codec
+
+        # Labels of a fine-tuned reference are labels of those weights: its stage's fingerprint stands for them.
+        weights = own or f"reference {self.run.stage('sft').fingerprint}"
+        model_id = stable_hash([weights, config.model.dtype])
+        return load_judge(JudgeContext(config.label, config.project.seed, model_id, load))
+
+    def reward(self, preference: PreferenceModel | None) -> Scorer:
+        """What PPO maximises."""
+        available: dict[str, Scorer] = {} if preference is None else {"preference": preference}
+        return build_scorer(self.project.config.ppo.reward, available, self.project.directory)
+
+    def measures(self) -> list[Scorer]:
+        """The independent measures, the deciding one first.
+
+        Raises:
+            TrimtabError: `gold` outside the tiny world, or `preference`, which is no independent measure.
+        """
+        config = self.project.config
+        available: Mapping[str, Scorer] = {"gold": GoldScorer()} if config.model.name == TINY_WORLD else {}
+        for spec in config.eval.measures:
+            if spec in reward_specs(self.project) or spec == "preference":
+                raise TrimtabError(
+                    ErrorKind.CONFIG,
+                    f"eval.measures names {spec!r}, which the policy was trained on",
+                    "an independent measure is one that the reward does not contain; the trained score is shown beside it anyway",
+                )
+        return [build_scorer(spec, available, self.project.directory) for spec in config.eval.measures]
+
+    def check_prompts(self, prompts: list[Prompt], codec: TextCodec, name: str) -> None:
+        """Refuse prompts that are longer than the settings allow.
+
+        Raises:
+            TrimtabError: naming the first one.
+        """
+        limit = self.project.config.prompts.max_tokens
+        for prompt in prompts:
+            length = len(codec.prompt_ids(prompt))
+            if length > limit:
+                raise TrimtabError(
+                    ErrorKind.DATA,
+                    f"{name}: prompt {prompt.id!r} has {length} tokens, prompts.max_tokens allows {limit}",
+                    "shorten it, or raise prompts.max_tokens",
+                )
+
+    def save_model(self, model: CausalModel, codec: TextCodec, stage: str) -> Path:
+        """Write a policy as a directory that plain transformers loads."""
+        directory = self.run.artifact(stage) / "model"
+        model.save_pretrained(directory, pad_id=codec.pad_id)
+        codec.save(directory)
+        return directory
+
+    def use_threads(self) -> None:
+        threads = self.project.config.project.threads
+        if threads:
+            torch.set_num_threads(threads)

@@ -1,0 +1,98 @@
+"""A project: a directory with trimtab.toml and the files that it names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from trimtab.config.load import Resolved, load_config
+from trimtab.config.schema import Config
+from trimtab.constitution import Constitution, load_constitution
+from trimtab.data.demonstrations import Demonstration, read_demonstrations
+from trimtab.data.prompts import read_prompts
+from trimtab.data.records import Prompt
+from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.runs.files import file_hash
+
+__all__ = ["CONFIG_NAME", "Project"]
+
+CONFIG_NAME = "trimtab.toml"
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project directory with its resolved settings; files are read when they are first asked for."""
+
+    directory: Path
+    resolved: Resolved
+
+    @classmethod
+    def open(cls, directory: Path | str, overrides: tuple[str, ...] | list[str] = ()) -> Project:
+        """Read the project in `directory` (or the one whose trimtab.toml is named).
+
+        Raises:
+            TrimtabError: there is no trimtab.toml, or it does not hold.
+        """
+        path = Path(directory)
+        if path.name == CONFIG_NAME:
+            path = path.parent
+        if not (path / CONFIG_NAME).is_file():
+            raise TrimtabError(
+                ErrorKind.USAGE, f"{path}: no {CONFIG_NAME} here", f"make a project with: trimtab init {path}"
+            )
+        return cls(path.resolve(), load_config(path / CONFIG_NAME, overrides))
+
+    @property
+    def config(self) -> Config:
+        return self.resolved.config
+
+    @property
+    def runs(self) -> Path:
+        return self.directory / self.config.project.runs
+
+    @property
+    def label_store(self) -> Path:
+        return self.directory / "labels.sqlite"
+
+    def file(self, name: str) -> Path:
+        """A file that the settings name, relative to the project."""
+        return self.directory / name
+
+    @cached_property
+    def constitution(self) -> Constitution:
+        return load_constitution(self.file(self.config.constitution.path))
+
+    @cached_property
+    def prompts(self) -> list[Prompt]:
+        return read_prompts(self.file(self.config.prompts.train))
+
+    @cached_property
+    def held_out_prompts(self) -> list[Prompt]:
+        return read_prompts(self.file(self.config.prompts.held_out))
+
+    @cached_property
+    def demonstrations(self) -> list[Demonstration]:
+        data = self.config.sft.data
+        return read_demonstrations(self.file(data)) if data else []
+
+    def input_hash(self, name: str) -> str:
+        """sha256 of an input file.
+
+        Raises:
+            TrimtabError: it is missing.
+        """
+        path = self.file(name)
+        if not path.is_file():
+            raise TrimtabError(ErrorKind.DATA, f"{path}: there is no such file", f"it is named in {self.directory / CONFIG_NAME}")
+        return file_hash(path)
+
+    def code_hashes(self, specs: list[str]) -> dict[str, str]:
+        """sha256 of the project's own modules behind `module:function` rewards and measures."""
+        hashes = {}
+        for spec in specs:
+            module, _, function = spec.partition(":")
+            path = self.directory / (module.replace(".", "/") + ".py")
+            if function and path.is_file():
+                hashes[spec] = file_hash(path)
+        return hashes

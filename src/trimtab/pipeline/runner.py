@@ -1,0 +1,156 @@
+"""Run the stages of a project that are out of date, in order; each can be killed and goes on where it stopped."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.pipeline.project import Project
+from trimtab.pipeline.stages import STAGES, Plan, StageName, StageState, plan
+from trimtab.runs.files import write_json
+from trimtab.runs.manifest import MANIFEST_NAME, StageStatus
+from trimtab.runs.run import Existing, Run
+
+__all__ = ["DEFAULT_RUN", "open_run", "plan_run", "run_project", "run_stage"]
+
+DEFAULT_RUN = "main"
+
+Say = Callable[[str], None]
+
+
+def open_run(project: Project, name: str, existing: Existing = "resume") -> Run:
+    """The run `name` of the project, made or taken up for writing."""
+    return Run.create(
+        project.runs, name, config=project.config.model_dump(mode="json"), seed=project.config.project.seed, existing=existing
+    )
+
+
+def plan_run(
+    project: Project, name: str = DEFAULT_RUN, *, until: StageName | None = None, start: StageName | None = None
+) -> Plan:
+    """What `run_project` would do, without doing it: the stages that it would run.
+
+    Args:
+        until: the last stage to run.
+        start: run this stage and what follows it, even if up to date.
+
+    Raises:
+        TrimtabError: `start` comes after `until`, or a stage before `start` is out of date.
+    """
+    path = project.runs / name
+    run = Run.open(path) if (path / MANIFEST_NAME).is_file() else None
+    return _chosen(plan(project, run), until, start)
+
+
+def run_project(
+    project: Project,
+    name: str = DEFAULT_RUN,
+    *,
+    until: StageName | None = None,
+    start: StageName | None = None,
+    existing: Existing = "resume",
+    say: Say = lambda text: None,
+) -> Run:
+    """Run every stage that is out of date (see `plan_run`); returns the run.
+
+    Args:
+        existing: what to do when there is a run of this name.
+        say: told, in one line, what each stage does and why.
+    """
+    run = open_run(project, name, existing)
+    for state in _chosen(plan(project, run), until, start):
+        _execute(project, run, state, say)
+    return run
+
+
+def run_stage(
+    project: Project, stage: StageName, name: str = DEFAULT_RUN, *, again: bool = False, say: Say = lambda text: None
+) -> Run:
+    """Run one stage; the stages before it must be up to date.
+
+    Args:
+        again: run it even if it is up to date.
+
+    Raises:
+        TrimtabError: a stage before it is not up to date.
+    """
+    run = open_run(project, name)
+    states = {state.name: state for state in plan(project, run)}
+    _require_before(states, stage)
+    state = states[stage]
+    if not state.needed:
+        raise TrimtabError(ErrorKind.USAGE, f"stage {stage} is {state.why}", "see ppo.reward")
+    if state.up_to_date and not again:
+        say(f"{stage}: up to date")
+    else:
+        _execute(project, run, state, say)
+    return run
+
+
+def _chosen(states: Sequence[StageState], until: StageName | None, start: StageName | None) -> Plan:
+    order = list(STAGES)
+    last = order.index(until) if until else len(order) - 1
+    if start and order.index(start) > last:
+        raise TrimtabError(ErrorKind.USAGE, f"--from {start} comes after --until {until}", f"the order is {', '.join(order)}")
+    if start:
+        _require_before({state.name: state for state in states}, start)
+        first = order.index(start)
+        return [s for i, s in enumerate(states) if first <= i <= last and s.needed]
+    return [s for i, s in enumerate(states) if i <= last and s.needed and not s.up_to_date]
+
+
+def _require_before(states: dict[StageName, StageState], stage: StageName) -> None:
+    for before in STAGES[stage].after:
+        if states[before].needed and not states[before].up_to_date:
+            raise TrimtabError(
+                ErrorKind.RUN,
+                f"stage {stage} needs {before}, which is not up to date ({states[before].why})",
+                f"trimtab run --until {before}",
+            )
+        if states[before].needed:
+            _require_before(states, before)
+
+
+def _execute(project: Project, run: Run, state: StageState, say: Say) -> None:
+    from trimtab.pipeline.build import Workshop
+    from trimtab.pipeline.work import WORK
+
+    say(f"{state.name}: {state.purpose} ({state.why})")
+    record = run.begin_stage(state.name, state.fingerprint)
+    shop = Workshop(project, run)
+    shop.use_threads()
+    try:
+        with _stop_signals():
+            result = WORK[state.name](shop)
+    except KeyboardInterrupt:
+        run.end_stage(state.name, StageStatus.INTERRUPTED)
+        raise TrimtabError(
+            ErrorKind.INTERRUPTED, f"stage {state.name} was interrupted", "the same command goes on from its last checkpoint"
+        ) from None
+    except BaseException:
+        run.end_stage(state.name, StageStatus.FAILED)
+        raise
+    write_json(run.artifact(state.name) / "result.json", result)
+    run.end_stage(state.name, StageStatus.DONE, {"attempt": record.attempt})
+
+
+@contextmanager
+def _stop_signals() -> Iterator[None]:
+    """SIGTERM stops a stage as Ctrl-C does (schedulers send it before they kill)."""
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not the main thread: its signals are not ours to take
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

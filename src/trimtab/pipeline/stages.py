@@ -1,0 +1,160 @@
+"""What the stages are: their order, what each depends on, and whether its result is up to date.
+
+A stage's fingerprint is a hash of the settings it reads, of the files it reads, and of the fingerprints of the stages
+before it. A stage that is done under the same fingerprint is up to date; change a setting, and it and what follows from
+it run again, as a new attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from trimtab.pipeline.project import Project
+from trimtab.runs.files import stable_hash
+from trimtab.runs.manifest import StageStatus
+from trimtab.runs.run import Run
+
+__all__ = ["STAGES", "Plan", "StageName", "StageState", "plan", "reward_specs", "wants_preference_model"]
+
+StageName = Literal["sft", "sample", "label", "pm", "ppo", "eval", "report"]
+
+_FORMAT = 1
+"""Raised when a change of the code makes old artifacts unusable."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage: what it does in a few words, the stages before it, and its own inputs as a JSON-able value."""
+
+    name: StageName
+    purpose: str
+    after: tuple[StageName, ...]
+    inputs: Callable[[Project], Any]
+
+
+@dataclass(frozen=True)
+class StageState:
+    """Where a stage stands in a run. `needed` is False where the settings leave the stage out."""
+
+    name: StageName
+    purpose: str
+    fingerprint: str
+    needed: bool
+    status: StageStatus
+    up_to_date: bool
+    why: str
+
+
+Plan = list[StageState]
+
+
+def reward_specs(project: Project) -> list[str]:
+    """Names of the scorers that make up the reward."""
+    reward = project.config.ppo.reward
+    return [reward] if isinstance(reward, str) else list(reward)
+
+
+def wants_preference_model(project: Project) -> bool:
+    """Whether the reward has the preference model in it; else no pairs are sampled, labeled or learned from."""
+    return "preference" in reward_specs(project)
+
+
+def _sft(project: Project) -> Any:
+    config = project.config
+    inputs: dict[str, Any] = {"model": config.model.model_dump(), "seed": config.project.seed}
+    if config.sft.data:
+        inputs |= {"sft": config.sft.model_dump(), "data": project.input_hash(config.sft.data)}
+    return inputs
+
+
+def _sample(project: Project) -> Any:
+    config = project.config
+    contrast = config.sample.source == "contrast"
+    return {
+        "sample": config.sample.model_dump(),
+        "prompts": project.input_hash(config.prompts.train),
+        "max_tokens": config.prompts.max_tokens,
+        "constitution": project.constitution.hash if contrast else None,
+    }
+
+
+def _label(project: Project) -> Any:
+    return {"label": project.config.label.model_dump(), "constitution": project.constitution.hash}
+
+
+def _pm(project: Project) -> Any:
+    return project.config.preference.model_dump()
+
+
+def _ppo(project: Project) -> Any:
+    config = project.config
+    specs = reward_specs(project) + config.eval.measures
+    return {
+        "ppo": config.ppo.model_dump(),
+        "prompts": project.input_hash(config.prompts.train),
+        "max_tokens": config.prompts.max_tokens,
+        "code": project.code_hashes(specs),
+    }
+
+
+def _eval(project: Project) -> Any:
+    config = project.config
+    return {
+        "eval": config.eval.model_dump(),
+        "prompts": project.input_hash(config.prompts.held_out),
+        "code": project.code_hashes(config.eval.measures),
+    }
+
+
+STAGES: dict[StageName, Stage] = {
+    stage.name: stage
+    for stage in (
+        Stage("sft", "supervised fine-tuning; makes the reference policy", (), _sft),
+        Stage("sample", "sample pairs of responses", ("sft",), _sample),
+        Stage("label", "label the pairs by the constitution", ("sample",), _label),
+        Stage("pm", "train and measure the preference model", ("label",), _pm),
+        Stage("ppo", "train the policy", ("sft", "pm"), _ppo),
+        Stage("eval", "compare policy and reference on held-out prompts", ("ppo",), _eval),
+        Stage("report", "write report.html", ("eval",), lambda project: None),
+    )
+}
+
+
+def plan(project: Project, run: Run | None) -> Plan:
+    """Every stage with its fingerprint and state in `run` (None: a run that does not exist yet)."""
+    fingerprints: dict[StageName, str] = {}
+    stale: set[StageName] = set()
+    states = []
+    for stage in STAGES.values():
+        needed = stage.name not in ("sample", "label", "pm") or wants_preference_model(project)
+        before = [name for name in stage.after if name in fingerprints]
+        mine = [_FORMAT, stage.name, stage.inputs(project) if needed else None, [fingerprints[b] for b in before]]
+        fingerprint = stable_hash(mine)
+        if needed:
+            fingerprints[stage.name] = fingerprint
+        states.append(_state(stage, fingerprint, needed, run, [b for b in before if b in stale]))
+        if needed and not states[-1].up_to_date:
+            stale.add(stage.name)
+    return states
+
+
+def _state(stage: Stage, fingerprint: str, needed: bool, run: Run | None, stale_before: list[StageName]) -> StageState:
+    record = run.stage(stage.name) if run is not None else None
+    status = record.status if record is not None else StageStatus.PENDING
+    same = record is not None and record.fingerprint == fingerprint
+    current = same and status == StageStatus.DONE and not stale_before
+    if not needed:
+        why = "not needed: the reward has no preference model in it"
+    elif current:
+        why = "up to date"
+    elif status == StageStatus.PENDING:
+        why = "not run yet"
+    elif not same:
+        why = "its settings or inputs changed"
+    elif stale_before:
+        why = f"{', '.join(stale_before)} runs before it"
+    else:
+        why = f"{status}; goes on from its last checkpoint"
+    return StageState(stage.name, stage.purpose, fingerprint, needed, status, current, why)

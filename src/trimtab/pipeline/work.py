@@ -1,0 +1,183 @@
+"""The work of each stage: read its inputs from the run directory, call the room that does it, write its artifacts.
+
+Every function takes a `Workshop`, returns a JSON-able summary that goes into `artifacts/<stage>/result.json`, and goes on
+from what an interrupted attempt left: checkpoints, sampled pairs, recorded verdicts, evaluated rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trimtab import ppo, preference, sampling, sft
+from trimtab.data.pairs import candidate_record, read_candidates, read_pairs, write_candidates, write_pairs
+from trimtab.evaluation import win_rate
+from trimtab.labeling.labels import label_pairs, summarise, to_pairs
+from trimtab.labeling.store import LabelStore
+from trimtab.pipeline.build import Workshop
+from trimtab.pipeline.stages import StageName, wants_preference_model
+from trimtab.runs.files import append_jsonl, read_jsonl, write_jsonl
+from trimtab.runs.progress import progress
+from trimtab.scoring import Scorer
+
+__all__ = ["WORK"]
+
+Result = dict[str, Any]
+
+
+def _counter(description: str) -> tuple[Any, Callable[[int, int], None]]:
+    """A progress bar for rooms that report (done, total)."""
+    bar = progress(None, description)
+
+    def report(done: int, total: int) -> None:
+        if bar.total is None:
+            bar.total, bar.done = total, done
+        bar.advance(done - bar.done)
+
+    return bar, report
+
+
+def run_sft(shop: Workshop) -> Result:
+    config = shop.project.config
+    if not config.sft.data:
+        return {"trained": False, "model": config.model.name}
+    base, codec = shop.base()
+    model = base.fork(trainable=True)
+    sft.train(
+        config.sft, model, codec, shop.project.demonstrations, run=shop.run, seed=config.project.seed,
+        precision=shop.precision,
+    )  # fmt: skip
+    shop.save_model(model, codec, "sft")
+    return {"trained": True, "model": config.model.name, "demonstrations": len(shop.project.demonstrations)}
+
+
+def run_sample(shop: Workshop) -> Result:
+    config, target = shop.project.config, shop.run.artifact("sample")
+    model, codec = shop.reference()
+    shop.check_prompts(shop.project.prompts, codec, config.prompts.train)
+    partial = target / "partial.jsonl"
+    target.mkdir(parents=True, exist_ok=True)
+    done = read_candidates(partial) if partial.exists() else []
+    constitution = shop.project.constitution if config.sample.source == "contrast" else None
+    bar, report = _counter("sample")
+    with bar, shop.precision.autocast():
+        pairs = sampling.sample_pairs(
+            model, codec, shop.project.prompts, constitution, config.sample, seed=config.project.seed, done=done,
+            on_chunk=lambda new: append_jsonl(partial, [candidate_record(pair) for pair in new]), progress=report,
+        )  # fmt: skip
+    write_candidates(target / "pairs.jsonl", pairs)
+    partial.unlink(missing_ok=True)
+    summary = sampling.summarise(pairs, len(shop.project.prompts) * config.sample.pairs_per_prompt)
+    return {"source": config.sample.source, "prompts": len(shop.project.prompts), "pairs": len(pairs), **summary._asdict()}
+
+
+def run_label(shop: Workshop) -> Result:
+    config, target = shop.project.config, shop.run.artifact("label")
+    candidates = read_candidates(shop.run.artifact("sample") / "pairs.jsonl")
+    judge = shop.judge()
+    bar, report = _counter("label")
+    with LabelStore(shop.project.label_store) as store, bar:
+        labels = label_pairs(
+            candidates, judge, shop.project.constitution, both_orders=config.label.both_orders, store=store,
+            batch_size=config.label.batch_size, progress=report,
+        )  # fmt: skip
+    pairs = to_pairs(candidates, labels, min_gap=config.label.min_gap)
+    write_jsonl(
+        target / "labels.jsonl",
+        (
+            {"pair_id": label.pair_id, "outcome": label.outcome, "p_first": label.p_first, "order_gap": label.order_gap}
+            for label in labels
+        ),
+    )
+    write_pairs(target / "pairs.jsonl", pairs)
+    summary = summarise(labels)
+    return {
+        "judge": judge.identity.name,
+        "constitution": shop.project.constitution.name,
+        "constitution_hash": shop.project.constitution.hash,
+        "labels": summary.n,
+        "pairs": len(pairs),
+        "outcomes": {str(outcome): count for outcome, count in summary.counts.items()},
+        "mean_strength": summary.mean_strength,
+        "mean_order_gap": summary.mean_order_gap,
+        "flipped": summary.flipped,
+    }
+
+
+def run_pm(shop: Workshop) -> Result:
+    config = shop.project.config
+    base, codec = shop.reference()
+    pairs = read_pairs(shop.run.artifact("label") / "pairs.jsonl")
+    model = preference.train(
+        config.preference, base, codec, pairs, run=shop.run, seed=config.project.seed, precision=shop.precision
+    )
+    training, held_out = preference.split_by_prompt(
+        pairs, config.preference.validation_fraction, config.project.seed
+    )
+    metrics = preference.evaluate(model, held_out, seed=config.project.seed)
+    directory = shop.run.artifact("pm")
+    model.save(directory / "model", held_out_accuracy=metrics.accuracy.mean)
+    write_pairs(directory / "held_out.jsonl", held_out)
+    return {"training_pairs": len(training), **metrics.as_dict()}
+
+
+def run_ppo(shop: Workshop) -> Result:
+    config = shop.project.config
+    reference, codec = shop.reference()
+    shop.check_prompts(shop.project.prompts, codec, config.prompts.train)
+    pm = shop.preference_model(reference) if wants_preference_model(shop.project) else None
+    scorer = shop.reward(pm)
+    policy = reference.fork(trainable=True)
+    probes = shop.project.held_out_prompts[: config.ppo.probe_prompts]
+    held_out = ppo.HeldOut(probes, {m.name: m for m in shop.measures()}, config.ppo.checkpoint_every) if probes else None
+    result = ppo.train(
+        config.ppo, policy, codec, shop.project.prompts, scorer, preference=pm.model if pm else None, run=shop.run,
+        seed=config.project.seed, precision=shop.precision, held_out=held_out,
+    )  # fmt: skip
+    shop.save_model(policy, codec, "ppo")
+    last = result.history[-1]
+    return {
+        "iterations": len(result.history),
+        "stopped": result.stopped,
+        "score": {"first": result.history[0]["score/mean"], "last": last["score/mean"]},
+        "kl": last["kl/reference"],
+    }
+
+
+def run_eval(shop: Workshop) -> Result:
+    config, target = shop.project.config, shop.run.artifact("eval")
+    reference, codec = shop.reference()
+    policy, _ = shop.policy()
+    shop.check_prompts(shop.project.held_out_prompts, codec, config.prompts.held_out)
+    measures: list[Scorer] = shop.measures()
+    trained_on = shop.reward(shop.preference_model(reference) if wants_preference_model(shop.project) else None)
+    rows_path = target / "samples.jsonl"
+    target.mkdir(parents=True, exist_ok=True)
+    bar, report = _counter("eval")
+    with bar:
+        result = win_rate(
+            policy, reference, codec, shop.project.held_out_prompts, [*measures, trained_on], config.eval,
+            seed=config.project.seed, precision=shop.precision, progress=report,
+            resume=read_jsonl(rows_path).records, save=lambda new: append_jsonl(rows_path, new),
+        )  # fmt: skip
+    shop.run.log("eval", 0, result.signals())
+    return {"independent": bool(measures), **result.as_dict()}
+
+
+def run_report(shop: Workshop) -> Result:
+    from trimtab.report import write
+
+    path: Path = write(shop.run)
+    return {"path": path.name}
+
+
+WORK: dict[StageName, Callable[[Workshop], Result]] = {
+    "sft": run_sft,
+    "sample": run_sample,
+    "label": run_label,
+    "pm": run_pm,
+    "ppo": run_ppo,
+    "eval": run_eval,
+    "report": run_report,
+}

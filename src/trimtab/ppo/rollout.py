@@ -1,0 +1,145 @@
+"""Rollout: responses sampled from the policy, with everything needed to score and replay them.
+
+Layout of a batch: prompts padded on the left to S columns, responses on the right to T, L = S + T. Which positions
+count is told by masks made from lengths, never by comparing token ids, so a pad token that equals EOS does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from trimtab.data.records import Prompt, Response
+from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.generation import generate
+from trimtab.models.roles import CausalModel
+from trimtab.models.tokens import TextCodec, left_pad
+from trimtab.training.seeds import numpy_stream
+
+__all__ = ["EncodedPrompts", "PromptOrder", "Rollout", "encode_prompts", "sample_rollout"]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """B responses. Shapes: ids, mask [B, L]; response_mask, logprobs [B, T]; groups, finished [B].
+
+    `groups` numbers the prompt that a response belongs to; `logprobs` are the sampler's; `finished` tells the
+    responses that ended with an EOS token of their own.
+    """
+
+    prompts: list[Prompt]
+    responses: list[Response]
+    ids: Tensor
+    mask: Tensor
+    prompt_width: int
+    response_mask: Tensor
+    logprobs: Tensor
+    finished: Tensor
+    groups: Tensor
+
+    @property
+    def lengths(self) -> Tensor:
+        """Response tokens with EOS, int64 [B]."""
+        return self.response_mask.sum(-1)
+
+
+@dataclass(frozen=True)
+class EncodedPrompts:
+    """Prompts with their token ids, in file order."""
+
+    prompts: Sequence[Prompt]
+    ids: Mapping[str, list[int]] = field(repr=False)
+
+
+def encode_prompts(
+    prompts: Sequence[Prompt], codec: TextCodec, context: int | None, max_new_tokens: int
+) -> EncodedPrompts:
+    """Tokenise prompts once and refuse those that leave no room for a response.
+
+    Raises:
+        TrimtabError: no prompts, or a prompt longer than the model's context minus `max_new_tokens`.
+    """
+    if not prompts:
+        raise TrimtabError(ErrorKind.DATA, "there are no prompts to sample responses for", "check prompts.train")
+    ids = {}
+    for prompt in prompts:
+        tokens = codec.prompt_ids(prompt)
+        if context is not None and len(tokens) + max_new_tokens > context:
+            raise TrimtabError(
+                ErrorKind.DATA,
+                f"prompt {prompt.id!r} has {len(tokens)} tokens; with {max_new_tokens} new ones it exceeds the "
+                f"model's context of {context}",
+                "shorten the prompt or lower max_new_tokens",
+            )
+        ids[prompt.id] = tokens
+    return EncodedPrompts(list(prompts), ids)
+
+
+class PromptOrder:
+    """An endless shuffled pass over n prompts: every pass is a new permutation, drawn from (seed, pass).
+
+    The order is a function of the position alone, so a resumed run sees the prompts it would have seen.
+    """
+
+    def __init__(self, n: int, seed: int) -> None:
+        self._n, self._seed = n, seed
+        self._pass, self._permutation = -1, [0]
+
+    def take(self, start: int, count: int) -> list[int]:
+        """Indices of the `count` prompts from position `start` on."""
+        return [self._at(position) for position in range(start, start + count)]
+
+    def _at(self, position: int) -> int:
+        number, offset = divmod(position, self._n)
+        if number != self._pass:
+            self._pass = number
+            self._permutation = numpy_stream(self._seed, "prompt-order", str(number)).permutation(self._n).tolist()
+        return self._permutation[offset]
+
+
+def sample_rollout(
+    policy: CausalModel,
+    codec: TextCodec,
+    encoded: EncodedPrompts,
+    chosen: Sequence[Prompt],
+    *,
+    responses_per_prompt: int,
+    max_new_tokens: int,
+    temperature: float,
+    generator: torch.Generator,
+    device: torch.device,
+) -> Rollout:
+    """Sample K responses to each chosen prompt from the full softmax at `temperature`.
+
+    Returns:
+        A rollout of B = len(chosen) * K responses; responses to one prompt stand together.
+    """
+    prompts = [prompt for prompt in chosen for _ in range(responses_per_prompt)]
+    ids, mask = left_pad([encoded.ids[prompt.id] for prompt in prompts], codec.pad_id)
+    ids, mask = ids.to(device), mask.to(device)
+    out = generate(
+        policy,
+        ids,
+        mask,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        eos_ids=codec.eos_ids,
+        pad_id=codec.pad_id,
+        generator=generator,
+    )
+    groups = torch.arange(len(chosen), device=device).repeat_interleave(responses_per_prompt)
+    return Rollout(
+        prompts=prompts,
+        responses=codec.responses(out.tokens, out.mask, out.finished),
+        ids=torch.cat([ids, out.tokens], dim=1),
+        mask=torch.cat([mask, out.mask], dim=1),
+        prompt_width=ids.shape[1],
+        response_mask=out.mask,
+        logprobs=out.logprobs,
+        finished=out.finished,
+        groups=groups,
+    )
+

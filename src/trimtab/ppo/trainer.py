@@ -1,0 +1,355 @@
+"""The PPO stage: rollout, scores, experience, updates, again and again.
+
+One loop serves PPO with a value model and the critic-free RLOO and GRPO. It knows neither the preference model nor the
+doctor: it is handed a `Scorer` and callbacks. Every random stream of an iteration is derived from (seed, purpose,
+iteration), so a run resumed from a checkpoint draws what the undisturbed run would have drawn.
+
+    result = trimtab.ppo.train(PPOConfig(...), policy, codec, prompts, scorer, seed=0)
+
+Left out on purpose: reuse of the shared layers' activations, other generation engines, more than one process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trimtab.config.schema import PPOConfig
+from trimtab.core.controllers import AdaptiveKL, FixedKL, KLController, ScheduledKL
+from trimtab.core.normalisers import RunningMoments
+from trimtab.data.records import Prompt
+from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.roles import CausalModel, ScalarModel
+from trimtab.models.tokens import TextCodec
+from trimtab.ppo.checks import Checks, logprob_gap, padding_gap
+from trimtab.ppo.experience import LogProbs, batch_logprobs, batch_values, build_experience
+from trimtab.ppo.measure import HeldOut, Probe, iteration_signals
+from trimtab.ppo.rollout import EncodedPrompts, PromptOrder, Rollout, encode_prompts, sample_rollout
+from trimtab.ppo.shaping import CALIBRATION_RESPONSES, ScoreShaper
+from trimtab.ppo.update import Learner, update
+from trimtab.runs.callbacks import Action, Callback, IterationView, StatefulCallback
+from trimtab.runs.progress import progress
+from trimtab.runs.run import Run
+from trimtab.scoring import Scorer, checked_scores
+from trimtab.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint, step_path
+from trimtab.training.optim import Optimiser
+from trimtab.training.precision import Precision
+from trimtab.training.seeds import torch_stream
+
+__all__ = ["HeldOut", "PPOResult", "RUNTIME_KNOBS", "train"]
+
+RUNTIME_KNOBS = ("beta", "learning_rate", "value_learning_rate", "epochs", "clip_range", "dual_clip")
+"""Settings of `[ppo]` that an `Action` may change while the run goes on."""
+
+
+@dataclass
+class PPOResult:
+    """The trained policy, the value model (None for critic-free advantages) and the signals of every iteration."""
+
+    policy: CausalModel
+    value: ScalarModel | None
+    history: list[dict[str, float]] = field(default_factory=list)
+    stopped: str | None = None
+
+
+def train(
+    config: PPOConfig,
+    policy: CausalModel,
+    codec: TextCodec,
+    prompts: Sequence[Prompt],
+    scorer: Scorer,
+    *,
+    preference: ScalarModel | None = None,
+    run: Run | None = None,
+    seed: int = 0,
+    precision: Precision | None = None,
+    callbacks: Sequence[Callback] = (),
+    held_out: HeldOut | None = None,
+) -> PPOResult:
+    """Train `policy` in place against `scorer`; its state at the call is the reference.
+
+    Args:
+        config: the `[ppo]` section.
+        policy: the SFT model; its layers above the shared ones are trained.
+        codec: tokenizer of the policy. Scorers get text, so they may use another one.
+        prompts: what rollouts are sampled for.
+        scorer: maps prompts and responses to scores, higher is better.
+        preference: weights that the value model may start from (`value_init = "preference"`).
+        run: where metrics, samples and checkpoints go; with checkpoints in it, training goes on from the last.
+        seed: all random streams derive from it.
+        callbacks: see every iteration's signals and may return an `Action`.
+        held_out: prompts and scorers measured beside the training, every so many iterations.
+
+    Raises:
+        TrimtabError: kind config, data, reward, check or failed, each naming the culprit.
+    """
+    trainer = _Trainer(config, policy, codec, prompts, scorer, preference, run, seed, precision, held_out)
+    return trainer.fit(callbacks)
+
+
+class _Trainer:
+    def __init__(
+        self,
+        config: PPOConfig,
+        policy: CausalModel,
+        codec: TextCodec,
+        prompts: Sequence[Prompt],
+        scorer: Scorer,
+        preference: ScalarModel | None,
+        run: Run | None,
+        seed: int,
+        precision: Precision | None,
+        held_out: HeldOut | None,
+    ) -> None:
+        self.config, self.codec, self.scorer, self.run, self.seed = config, codec, scorer, run, seed
+        self.precision = precision or Precision("float32", policy.device)
+        self.device = policy.device
+        self.prompts = encode_prompts(prompts, codec, policy.context_length, config.max_new_tokens)
+        self.order = PromptOrder(len(prompts), seed)
+        self.reference = policy.fork(trainable=False)
+        self.learner = self._learner(policy, preference)
+        self.controller = _controller(config)
+        self.shaper = ScoreShaper(config, self._reference_scores)
+        self.checks = Checks(config.checks, self.precision.dtype)
+        self.probe = Probe(held_out, config, codec, policy.context_length, scorer, seed) if held_out else None
+        self.iteration = 0
+        self.actions: list[dict[str, Any]] = []
+        self.result = PPOResult(policy, self.learner.value)
+
+    def _learner(self, policy: CausalModel, preference: ScalarModel | None) -> Learner:
+        config = self.config
+        updates = config.iterations * config.epochs * config.minibatches
+
+        def optimiser(model: CausalModel | ScalarModel, learning_rate: float) -> Optimiser:
+            return Optimiser(
+                model, learning_rate, total_updates=updates, weight_decay=config.weight_decay, eps=config.adam_epsilon,
+                schedule=config.learning_rate_schedule, warmup_fraction=config.warmup_fraction,
+            )  # fmt: skip
+
+        value = None
+        optimisers = {"policy": optimiser(policy, config.learning_rate)}
+        if config.advantage == "gae":
+            if config.value_init == "preference" and preference is not None:
+                value = preference.fork(trainable=True)
+            else:
+                value = ScalarModel.from_causal(self.reference, head_std="zero")
+            optimisers["value"] = optimiser(value, config.value_learning_rate)
+        moments = RunningMoments() if config.value_normalisation else None
+        return Learner(policy, self.reference, value, optimisers, self.precision, moments)
+
+    # ---- the loop
+
+    def fit(self, callbacks: Sequence[Callback]) -> PPOResult:
+        self._resume(callbacks)
+        self.shaper.calibrate(self._prompts_at(0, min(CALIBRATION_RESPONSES, len(self.prompts.prompts))))
+        with progress(self.config.iterations, "ppo", done=self.iteration) as bar:
+            if self.iteration == 0:
+                self._measure(0, {})
+            while self.iteration < self.config.iterations and self.result.stopped is None:
+                signals = self._iterate()
+                self.iteration += 1
+                self._measure(self.iteration, signals)
+                self._log(signals)
+                self._ask(callbacks, signals)
+                last = self.iteration == self.config.iterations or self.result.stopped is not None
+                if last or self.iteration % self.config.checkpoint_every == 0:
+                    self._checkpoint(callbacks)
+                bar.advance(1, score=signals["score/mean"], kl=signals["kl/reference"])
+        return self.result
+
+    def _iterate(self) -> dict[str, float]:
+        start = time.perf_counter()
+        rollout = self._rollout()
+        sampled = time.perf_counter()
+        scores = torch.from_numpy(checked_scores(self.scorer, rollout.prompts, rollout.responses)).to(self.device)
+        shaped = self.shaper.shape(scores, rollout.prompts, rollout.lengths, rollout.finished)
+        logprobs, values = self._evaluate(rollout)
+        beta = self.controller.beta
+        experience = build_experience(rollout, logprobs, shaped, values, self.config, beta, self.learner.moments)
+        checks = self._check_before(rollout, logprobs)
+        if self.learner.moments is not None and experience.returns is not None:
+            counted = experience.returns if self.config.value == "prompt" else experience.returns[rollout.response_mask]
+            self.learner.moments.update(counted)
+        scored = time.perf_counter()
+        stats = update(self.learner, experience, self.config, beta, torch_stream(self.seed, "minibatch", self.iteration))
+        done = time.perf_counter()
+        if stats.first_ratio_deviation is not None:
+            self.checks.first_ratio(stats.first_ratio_deviation)
+            checks["check/first_ratio_deviation"] = stats.first_ratio_deviation
+        signals = iteration_signals(rollout, experience, logprobs, scores, shaped, self.scorer)
+        signals |= stats.signals() | checks | self.precision.signals()
+        signals |= {f"{name}/learning_rate": o.last_learning_rate for name, o in self.learner.optimisers.items()}
+        signals["kl/beta"] = beta
+        times = {"rollout": sampled - start, "score": scored - sampled, "update": done - scored, "iteration": done - start}
+        signals |= {f"time/{name}_s": seconds for name, seconds in times.items()}
+        signals["rate/response_tokens_per_s"] = float(rollout.lengths.sum()) / times["iteration"]
+        self.controller.update(signals["kl/reference"], len(rollout.prompts))
+        return signals
+
+    def _prompts_at(self, position: int, count: int) -> list[Prompt]:
+        return [self.prompts.prompts[i] for i in self.order.take(position, count)]
+
+    def _rollout(self) -> Rollout:
+        n = self.config.batch_size // self.config.responses_per_prompt
+        chosen = self._prompts_at(self.iteration * n, n)
+        return self._sample(
+            self.learner.policy, chosen, self.config.responses_per_prompt, torch_stream(self.seed, "rollout", self.iteration)
+        )
+
+    def _sample(self, model: CausalModel, prompts: Sequence[Prompt], k: int, generator: torch.Generator) -> Rollout:
+        with self.precision.autocast():
+            return sample_rollout(
+                model, self.codec, self.prompts, prompts, responses_per_prompt=k, generator=generator,
+                max_new_tokens=self.config.max_new_tokens, temperature=self.config.temperature, device=self.device,
+            )  # fmt: skip
+
+    def _reference_scores(self, prompts: Sequence[Prompt], n: int) -> np.ndarray:
+        """Scores of n fresh responses of the reference to each prompt, [len(prompts), n]."""
+        generator = torch_stream(self.seed, "reference", self.iteration)
+        rollout = self._sample(self.reference, prompts, n, generator)
+        return checked_scores(self.scorer, rollout.prompts, rollout.responses).reshape(len(prompts), n)
+
+    def _evaluate(self, rollout: Rollout) -> tuple[LogProbs, Tensor | None]:
+        rows = self.config.micro_batch_size or self.config.batch_size
+        reuse = self.precision.dtype == "float32"
+        with self.precision.autocast():
+            logprobs = batch_logprobs(self.learner.policy, self.reference, rollout, self.config, reuse=reuse, rows=rows)
+            values = batch_values(self.learner.value, rollout, self.config, rows) if self.learner.value else None
+        return logprobs, values
+
+    def _check_before(self, rollout: Rollout, logprobs: LogProbs) -> dict[str, float]:
+        signals = {}
+        if self.precision.dtype != "float32":
+            mean, maximum = logprob_gap(rollout.logprobs, logprobs.old, rollout.response_mask)
+            self.checks.gap(mean, maximum)
+            signals |= {"rollout/logprob_gap_mean": mean, "rollout/logprob_gap_max": maximum}
+        if self.iteration == 0:
+            with self.precision.autocast():
+                gap = padding_gap(self.learner.policy, rollout, self.config.temperature)
+            self.checks.padding(gap)
+            kl = float((logprobs.old - logprobs.reference)[rollout.response_mask].mean())
+            self.checks.kl_at_start(kl)
+            signals |= {"check/padding_gap": gap, "check/kl_at_start": kl}
+        return signals
+
+    # ---- records
+
+    def _measure(self, step: int, signals: dict[str, float]) -> None:
+        if self.probe is None or not self.probe.due(step, self.config.iterations):
+            return
+        with self.precision.autocast():
+            figures, samples = self.probe.measure(self.learner.policy, self.reference, step)
+        signals |= figures
+        if self.run is not None:
+            if step == 0:
+                self.run.log("ppo", 0, figures)
+            if samples:
+                self.run.write_samples(samples)
+
+    def _log(self, signals: dict[str, float]) -> None:
+        self.result.history.append({"step": self.iteration, **signals})
+        if self.run is not None:
+            self.run.log("ppo", self.iteration, signals)
+
+    def _ask(self, callbacks: Sequence[Callback], signals: Mapping[str, float]) -> None:
+        for callback in callbacks:
+            action = callback.on_iteration(IterationView(self.iteration, signals, self.run))
+            if action is not None:
+                self._act(action)
+
+    def _act(self, action: Action) -> None:
+        self.actions.append({"step": self.iteration, **action.to_dict()})
+        if action.kind == "stop":
+            self.result.stopped = action.reason or "stopped by a callback"
+        elif action.kind == "rollback":
+            self._rollback(action.step)
+        else:
+            self._set(action)
+        if self.run is not None:
+            self.run.record_action("ppo", self.iteration, action)
+
+    def _set(self, action: Action) -> None:
+        key = (action.key or "").removeprefix("ppo.")
+        if key not in RUNTIME_KNOBS:
+            raise TrimtabError(
+                ErrorKind.USAGE, f"an action may not set {action.key!r} during a run", f"one of {', '.join(RUNTIME_KNOBS)}"
+            )
+        self.config = PPOConfig.model_validate(self.config.model_dump() | {key: action.value})
+        if key == "beta":
+            self.controller.load_state_dict(self.controller.state_dict() | {"beta": self.config.beta})
+        rates = {"policy": self.config.learning_rate, "value": self.config.value_learning_rate}
+        for name, optimiser in self.learner.optimisers.items():
+            optimiser.base_learning_rate = rates[name]
+
+    # ---- checkpoints
+
+    def _learning_state(self) -> dict[str, Any]:
+        learner = self.learner
+        return {
+            "policy": learner.policy.own_state(),
+            "value": learner.value.own_state() if learner.value else {},
+            "optimisers": {name: optimiser.state_dict() for name, optimiser in learner.optimisers.items()},
+            "controller": self.controller.state_dict(),
+            "moments": learner.moments.state_dict() if learner.moments else {},
+            "shaper": self.shaper.state_dict(),
+            "precision": self.precision.state_dict(),
+        }
+
+    def _load_learning_state(self, state: Mapping[str, Any]) -> None:
+        self.learner.policy.load_own_state(state["policy"])
+        if self.learner.value is not None:
+            self.learner.value.load_own_state(state["value"])
+        for name, optimiser in self.learner.optimisers.items():
+            optimiser.load_state_dict(state["optimisers"][name])
+        self.controller.load_state_dict(state["controller"])
+        if self.learner.moments is not None:
+            self.learner.moments.load_state_dict(state["moments"])
+        self.shaper.load_state_dict(state["shaper"])
+        self.precision.load_state_dict(state["precision"])
+
+    def _checkpoint(self, callbacks: Sequence[Callback]) -> None:
+        if self.run is None:
+            return
+        state = self._learning_state() | {
+            "iteration": self.iteration,
+            "actions": self.actions,
+            "knobs": {key: getattr(self.config, key) for key in RUNTIME_KNOBS},
+            "stopped": self.result.stopped,
+            "callbacks": [c.state_dict() if isinstance(c, StatefulCallback) else {} for c in callbacks],
+        }
+        save_checkpoint(step_path(self.run.checkpoint_dir("ppo"), self.iteration), state)
+
+    def _resume(self, callbacks: Sequence[Callback]) -> None:
+        path = latest_checkpoint(self.run.checkpoint_dir("ppo")) if self.run is not None else None
+        if path is None or self.run is None:
+            return
+        state = load_checkpoint(path)
+        self.config = PPOConfig.model_validate(self.config.model_dump() | state["knobs"])
+        self._load_learning_state(state)
+        self.iteration, self.actions = state["iteration"], state["actions"]
+        self.result.stopped = state["stopped"]
+        for callback, saved in zip(callbacks, state["callbacks"], strict=True):
+            if isinstance(callback, StatefulCallback):
+                callback.load_state_dict(saved)
+        self.run.rewind("ppo", self.iteration)
+        self.result.history = [row for row in self.run.metrics("ppo") if 0 < row["step"] <= self.iteration]
+
+    def _rollback(self, step: int | None) -> None:
+        """Weights, optimisers and controllers go back to the checkpoint of `step`; iterations and prompts go on."""
+        if self.run is None or step is None:
+            raise TrimtabError(ErrorKind.USAGE, f"cannot roll back to step {step}", "a rollback needs a run with checkpoints")
+        self._load_learning_state(load_checkpoint(step_path(self.run.checkpoint_dir("ppo"), step)))
+
+
+def _controller(config: PPOConfig) -> KLController:
+    if config.kl_controller == "adaptive":
+        return AdaptiveKL(config.beta, config.kl_target_nats, config.kl_horizon_episodes)
+    if config.kl_controller == "scheduled":
+        return ScheduledKL(config.beta_schedule)
+    return FixedKL(config.beta)

@@ -1,0 +1,110 @@
+"""The trained preference model as a scorer and as a directory.
+
+The directory is an ordinary `AutoModelForSequenceClassification` with one label plus its tokenizer; `trimtab.json`
+beside it says what it was trained on and, with shared layers, the hash of the trunk that it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from trimtab.data.records import Prompt, Response
+from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.loading import load_codec, load_scalar
+from trimtab.models.roles import CausalModel, ScalarModel
+from trimtab.models.tokens import TextCodec, right_pad
+from trimtab.runs.files import read_json, write_json
+from trimtab.training.precision import Precision
+
+__all__ = ["PreferenceModel"]
+
+_CARD = "trimtab.json"
+
+
+class PreferenceModel:
+    """Scores responses; a `Scorer` named `preference`.
+
+    Args:
+        model: backbone with a scalar head.
+        codec: its tokenizer; texts are tokenised here, so the policy may have another one.
+        precision: what the forward pass computes in.
+        batch_size: responses scored at a time.
+        max_tokens: longest prompt with response; None = the model's context.
+    """
+
+    name = "preference"
+
+    def __init__(
+        self,
+        model: ScalarModel,
+        codec: TextCodec,
+        precision: Precision | None = None,
+        *,
+        batch_size: int = 64,
+        max_tokens: int | None = None,
+    ) -> None:
+        self.model, self.codec = model, codec
+        self.precision = precision or Precision("float32", model.device)
+        self.batch_size, self.max_tokens = batch_size, max_tokens or model.context_length
+
+    def token_ids(self, prompt: Prompt, response: Response) -> list[int]:
+        """Prompt and response as the model reads them: EOS at the end if the response ended by itself.
+
+        Raises:
+            TrimtabError: longer than `max_tokens`.
+        """
+        ids = self.codec.prompt_ids(prompt) + self.codec.response_ids(response)
+        if self.max_tokens is not None and len(ids) > self.max_tokens:
+            raise TrimtabError(
+                ErrorKind.DATA,
+                f"prompt {prompt.id!r} with its response has {len(ids)} tokens; the preference model reads {self.max_tokens}",
+                "raise preference.max_tokens (at most the model's context) or shorten the response",
+            )
+        return ids
+
+    @torch.no_grad()
+    def score(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> np.ndarray:
+        """Scores, float64 [B], in the order given; one that is not finite is returned as it is."""
+        rows = [self.token_ids(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
+        return self.score_ids(rows)
+
+    @torch.no_grad()
+    def score_ids(self, rows: Sequence[list[int]]) -> np.ndarray:
+        """Scores of tokenised rows, float64 [B]; batched by length, so that little padding is computed."""
+        scores = np.empty(len(rows))
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+        for start in range(0, len(rows), self.batch_size):
+            part = order[start : start + self.batch_size]
+            ids, mask = right_pad([rows[i] for i in part], self.codec.pad_id)
+            with self.precision.autocast():
+                out = self.model.score(ids.to(self.model.device), mask.to(self.model.device))
+            scores[part] = out.double().cpu().numpy()
+        return scores
+
+    def save(self, directory: Path, **card: Any) -> None:
+        """Write model, tokenizer and card; `card` holds facts worth keeping (hash of the pairs, accuracy)."""
+        self.model.save_pretrained(directory, pad_id=self.codec.pad_id)
+        self.codec.save(directory)
+        write_json(directory / _CARD, {"max_tokens": self.max_tokens, "chat": self.codec.chat} | card)
+
+    @classmethod
+    def load(cls, directory: Path, precision: Precision, base: CausalModel | None = None) -> PreferenceModel:
+        """Load a saved preference model.
+
+        Args:
+            directory: what `save` wrote.
+            precision: what the forward pass computes in, and where.
+            base: the model whose shared layers it stands on; those are then in memory once.
+
+        Raises:
+            TrimtabError: the directory is no preference model, or its shared layers are not `base`'s.
+        """
+        card = read_json(directory / _CARD, ErrorKind.MODEL)
+        model = load_scalar(directory, precision.dtype, precision.device, trunk_from=base)
+        codec = load_codec(str(directory), "auto" if card["chat"] else "off")
+        return cls(model, codec, precision, max_tokens=card["max_tokens"])
