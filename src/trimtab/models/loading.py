@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -15,6 +16,7 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
 )
+from transformers.utils import logging
 
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models import embedded
@@ -200,10 +202,23 @@ def _dtype(dtype: str | torch.dtype) -> torch.dtype:
 def _from_pretrained(auto: Any, name: str, source: str, dtype: str | torch.dtype, device: str | torch.device) -> Any:
     target = pick_device(device) if isinstance(device, str) else device
     try:
-        hf: PreTrainedModel = auto.from_pretrained(source, dtype=_dtype(dtype))
+        with without_bars():
+            hf: PreTrainedModel = auto.from_pretrained(source, dtype=_dtype(dtype))
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise _cannot_load("model", name, error) from error
     return hf.to(target)
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """transformers' own progress bars off: loading takes seconds, and narration is Trimtab's to make."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _cannot_load(what: str, name: str, error: Exception) -> TrimtabError:
