@@ -9,18 +9,64 @@ import pytest
 
 from trimtab.runs.signals import PATTERNS, RESERVED, SIGNALS, STAGES, Band, lookup, nearest
 
-PPO_KEYS = """
-score/mean score/std score/min score/max score/<name> score/shaped_mean score/shaped_std reward/mean reward/std
-kl/reference kl/reference_per_token kl/reference_k3_per_token kl/beta kl/update
-policy/loss policy/clip_fraction policy/dual_clip_fraction policy/entropy policy/ratio_max policy/gradient_norm
-policy/learning_rate value/loss value/clip_fraction value/explained_variance value/gradient_norm value/learning_rate
-value/mean value/return_mean value/return_std advantage/mean advantage/std
-response/length_mean response/length_std response/length_max response/finished_fraction response/empty_fraction
-response/distinct_2 response/repetition rollout/logprob_gap_mean rollout/logprob_gap_max
-check/first_ratio_deviation check/padding_gap check/kl_at_start precision/loss_scale precision/skipped_updates
-batch/duplicate_fraction group/zero_std_fraction time/rollout_s time/score_s time/update_s time/iteration_s
-rate/response_tokens_per_s memory/peak_gib eval/<measure> gold/mean user/*
-""".split()
+PPO_KEYS = [
+    "score/mean",
+    "score/std",
+    "score/min",
+    "score/max",
+    "score/<name>",
+    "score/shaped_mean",
+    "score/shaped_std",
+    "reward/mean",
+    "reward/std",
+    "kl/reference",
+    "kl/reference_per_token",
+    "kl/reference_k3_per_token",
+    "kl/beta",
+    "kl/update",
+    "policy/loss",
+    "policy/clip_fraction",
+    "policy/dual_clip_fraction",
+    "policy/entropy",
+    "policy/ratio_max",
+    "policy/gradient_norm",
+    "policy/learning_rate",
+    "value/loss",
+    "value/clip_fraction",
+    "value/explained_variance",
+    "value/gradient_norm",
+    "value/learning_rate",
+    "value/mean",
+    "value/return_mean",
+    "value/return_std",
+    "advantage/mean",
+    "advantage/std",
+    "response/length_mean",
+    "response/length_std",
+    "response/length_max",
+    "response/finished_fraction",
+    "response/empty_fraction",
+    "response/distinct_2",
+    "response/repetition",
+    "rollout/logprob_gap_mean",
+    "rollout/logprob_gap_max",
+    "check/first_ratio_deviation",
+    "check/padding_gap",
+    "check/kl_at_start",
+    "precision/loss_scale",
+    "precision/skipped_updates",
+    "batch/duplicate_fraction",
+    "group/zero_std_fraction",
+    "time/rollout_s",
+    "time/score_s",
+    "time/update_s",
+    "time/iteration_s",
+    "rate/response_tokens_per_s",
+    "memory/peak_gib",
+    "eval/<measure>",
+    "gold/mean",
+    "user/*",
+]
 
 
 @pytest.mark.parametrize("key", PPO_KEYS)

@@ -263,6 +263,8 @@ _EVAL = [
     _eval("eval/prompts", "prompts", "Held-out prompts compared."),
     _eval("eval/length_change", "tokens", "Mean length of the trained policy's responses minus the reference's.",
           None, None, "length-exploitation"),
+    Signal("eval/score", "score", "Mean raw score of the trained-on scorer over held-out responses.", ("ppo", "eval"),
+           None, None, ("reward-hacking", "reward-not-improving")),
     Signal("eval/<measure>", "measure", "Mean of an independent measure over held-out responses; nothing trains on "
            "it.", ("ppo", "eval"), None, None, ("reward-hacking", "alignment-tax")),
     Signal("user/*", "as logged", "Anything that a user's own code logs.", STAGES),
