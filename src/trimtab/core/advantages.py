@@ -26,7 +26,7 @@ class Advantages(NamedTuple):
     returns: Float[Tensor, "B T"]
 
 
-def _discounted_sums(terms: Float[Tensor, "B T"], factor: float) -> Float[Tensor, "B T"]:
+def _discounted_sums(terms: Float[Tensor, "B T"], factor: Number) -> Float[Tensor, "B T"]:
     """sum over s >= t of factor^(s - t) terms_s; zeros after the last token carry nothing back."""
     running = torch.zeros_like(terms[:, 0])
     columns = []
@@ -94,7 +94,7 @@ def prompt_value_advantages(
     """
     require_counted(mask)
     require_prefix(mask)
-    returns = _discounted_sums(keep(rewards.detach(), mask), float(gamma))
+    returns = _discounted_sums(keep(rewards.detach(), mask), gamma)
     return Advantages(keep(returns - values.detach().float().unsqueeze(1), mask), returns)
 
 

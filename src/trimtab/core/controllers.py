@@ -27,7 +27,7 @@ class KLController(Protocol):
         """KL coefficient now."""
         ...
 
-    def update(self, kl: float, n_episodes: int) -> None:
+    def update(self, kl: int | float, n_episodes: int) -> None:
         """Take note of an iteration: its KL to the reference and its number of responses."""
         ...
 
@@ -40,7 +40,7 @@ class KLController(Protocol):
         ...
 
 
-def _coefficient(beta: float) -> float:
+def _coefficient(beta: int | float) -> float:
     if not (math.isfinite(beta) and beta >= 0):
         raise TrimtabError(
             ErrorKind.CONFIG, f"beta = {beta} is out of range", "it must be at least 0: a negative one rewards drift"
@@ -58,7 +58,7 @@ class FixedKL:
         TrimtabError: beta is negative or not finite.
     """
 
-    def __init__(self, beta: float) -> None:
+    def __init__(self, beta: int | float) -> None:
         self._beta = _coefficient(beta)
 
     @property
@@ -66,7 +66,7 @@ class FixedKL:
         """KL coefficient."""
         return self._beta
 
-    def update(self, kl: float, n_episodes: int) -> None:
+    def update(self, kl: int | float, n_episodes: int) -> None:
         """Nothing to do."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class AdaptiveKL:
         TrimtabError: one of the three is not positive.
     """
 
-    def __init__(self, beta: float, target: float, horizon: float) -> None:
+    def __init__(self, beta: int | float, target: int | float, horizon: int | float) -> None:
         for key, value in (("beta", beta), ("kl_target_nats", target), ("kl_horizon_episodes", horizon)):
             if not (math.isfinite(value) and value > 0):
                 raise TrimtabError(
@@ -109,7 +109,7 @@ class AdaptiveKL:
         """KL coefficient now."""
         return self._beta
 
-    def update(self, kl: float, n_episodes: int) -> None:
+    def update(self, kl: int | float, n_episodes: int) -> None:
         """Move beta.
 
         Args:
@@ -151,7 +151,7 @@ class ScheduledKL:
         TrimtabError: bad points, or a beta that is negative or not finite (when it is reached).
     """
 
-    def __init__(self, betas: Callable[[int], float] | Sequence[tuple[int, float]]) -> None:
+    def __init__(self, betas: Callable[[int], int | float] | Sequence[tuple[int, int | float]]) -> None:
         self._betas = betas if callable(betas) else piecewise_linear(betas)
         self._step = 0
         self._beta = _coefficient(self._betas(0))
@@ -161,7 +161,7 @@ class ScheduledKL:
         """KL coefficient of the present iteration."""
         return self._beta
 
-    def update(self, kl: float, n_episodes: int) -> None:
+    def update(self, kl: int | float, n_episodes: int) -> None:
         """Go to the next iteration; neither argument matters."""
         self._go_to(self._step + 1)
 
@@ -178,7 +178,7 @@ class ScheduledKL:
         self._beta = _coefficient(self._betas(step))
 
 
-def piecewise_linear(points: Sequence[tuple[int, float]]) -> Callable[[int], float]:
+def piecewise_linear(points: Sequence[tuple[int, int | float]]) -> Callable[[int], float]:
     """The function that runs straight from point to point and stays level before the first and after the last.
 
     Args:

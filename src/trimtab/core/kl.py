@@ -6,15 +6,23 @@ With x sampled from the policy and d = log policy(x) - log reference(x):
     k2 = d^2 / 2             biased, never negative
     k3 = exp(-d) - 1 + d     unbiased, never negative
 
-Source: J. Schulman, "Approximating KL divergence" (2020). As a loss, k1 is useless: its gradient is the score function,
-whose expectation under the policy is 0. The expected gradient of k2 on on-policy samples is that of KL(policy ||
-reference), that of k3 is that of KL(reference || policy); both lead to the reference.
+Source: J. Schulman, "Approximating KL divergence" (2020).
+
+As a loss, on samples of the policy itself, k1 is useless: its gradient is the score function, whose expectation is 0.
+The expected gradient of k2 is that of KL(policy || reference), that of k3 is that of KL(reference || policy); both lead
+to the reference.
+
+As a reward, a number that is not differentiated, it is the other way round: the policy gradient of -k1 is that of
+-KL(policy || reference). k2 and k3 are as large for a token that has become too unlikely as for one too likely, and
+push both down: the policy gradient of -k3 is that of KL(reference || policy) - KL(policy || reference), almost 0 near
+the reference. The full KL at a position does not depend on the token chosen there: as a reward it only tells earlier
+tokens where they lead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, cast
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -35,7 +43,7 @@ _CHUNK_ELEMENTS = 1 << 24
 def kl_estimate(
     logprobs: Float[Tensor, "*shape"],
     ref_logprobs: Float[Tensor, "*shape"],
-    estimator: Literal["k1", "k2", "k3"],
+    estimator: str,
 ) -> Float[Tensor, "*shape"]:
     """Per-token estimate of KL(policy || reference) from sampled tokens.
 
@@ -106,7 +114,7 @@ def kl_loss(
     logprobs: Float[Tensor, "B T *V"],
     ref_logprobs: Float[Tensor, "B T *V"],
     mask: Bool[Tensor, "B T"],
-    estimator: Literal["k2", "k3", "full"],
+    estimator: str,
     denominator: Number | Tensor | None = None,
 ) -> Float[Tensor, ""]:
     """KL to the reference as a loss term: multiply by beta and **add** it to the loss.

@@ -132,7 +132,8 @@ def value_loss(
         return ValueLoss(loss, torch.zeros_like(loss))
     _check_range("value_clip_range", clip_range, clip_range > 0, "positive")
     old = keep(old_values.detach(), mask)
-    clipped_error = (old + (now - old).clamp(-clip_range, clip_range) - target).square()
+    # a clamp to bounds leaves a value inside them as it is; old + clamp(now - old) would round, and count as a clip
+    clipped_error = (now.clamp(old - clip_range, old + clip_range) - target).square()
     loss = masked_average(torch.maximum(error, clipped_error), mask, denominator)
     return ValueLoss(loss, masked_average(clipped_error > error, mask, denominator).detach())
 

@@ -5,8 +5,6 @@ Order: the **score** is penalised, normalised, transformed, clipped; KL is subtr
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -62,7 +60,7 @@ def sequence_rewards(
     kl: Float[Tensor, "B T"],
     mask: Bool[Tensor, "B T"],
     beta: Number,
-    reduce: Literal["sum", "mean"] = "sum",
+    reduce: str = "sum",
 ) -> Float[Tensor, "B T"]:
     """One reward a response, score - beta KL, on its last token.
 
@@ -109,9 +107,7 @@ def penalise(
     return scores.float() - length_penalty * lengths.float() - missing_eos_penalty * cut_off
 
 
-def transform_scores(
-    scores: Float[Tensor, " B"], transform: Literal["none", "tanh", "sigmoid", "log"]
-) -> Float[Tensor, " B"]:
+def transform_scores(scores: Float[Tensor, " B"], transform: str) -> Float[Tensor, " B"]:
     """Bounded or compressing shape of a score; all are increasing.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from trimtab.errors import ErrorKind, TrimtabError
 
@@ -13,8 +12,8 @@ __all__ = ["learning_rate_factor"]
 def learning_rate_factor(
     step: int,
     total: int,
-    schedule: Literal["constant", "linear", "cosine"],
-    warmup_fraction: float = 0.0,
+    schedule: str,
+    warmup_fraction: int | float = 0.0,
 ) -> float:
     """What to multiply the peak learning rate with for one update.
 
