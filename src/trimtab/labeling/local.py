@@ -211,8 +211,8 @@ def _letter_ids(codec: TextCodec, letter: str) -> list[int]:
 
 
 def _principles(request: JudgeRequest) -> list[Principle]:
-    """The principle that a contrast pair was sampled under, else all; each must have a reading and an opposite."""
-    principles = list(request.constitution.principles)
+    """The principle that a contrast pair was sampled under, else all that count; each needs reading and opposite."""
+    principles = [p for p in request.constitution.principles if p.weight > 0]
     sampled_under = request.pair.origin.get("principle")
     if sampled_under is not None:
         principles = [p for p in principles if p.id == sampled_under]

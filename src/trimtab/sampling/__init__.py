@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trimtab.sampling.pairs import sample_pairs
+    from trimtab.sampling.pairs import sample_pairs, summarise
     from trimtab.sampling.responses import sample_responses
 
-__all__ = ["sample_pairs", "sample_responses"]
+__all__ = ["sample_pairs", "sample_responses", "summarise"]
 
 
 def __getattr__(name: str) -> Any:
     # on first use: importing the package must not load torch
-    if name == "sample_pairs":
-        from trimtab.sampling.pairs import sample_pairs
+    if name in ("sample_pairs", "summarise"):
+        from trimtab.sampling import pairs
 
-        return sample_pairs
+        return getattr(pairs, name)
     if name == "sample_responses":
         from trimtab.sampling.responses import sample_responses
 

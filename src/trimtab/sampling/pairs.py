@@ -217,7 +217,7 @@ def _check_contrast(codec: TextCodec, constitution: Constitution | None) -> None
             'sample.source = "contrast" puts a reading into the system message, and this model has no chat template',
             'use sample.source = "samples", or a chat model with model.chat_template = "auto"',
         )
-    lacking = [p.id for p in constitution.principles if not p.reading or not p.opposite]
+    lacking = [p.id for p in constitution.principles if p.weight > 0 and not (p.reading and p.opposite)]
     if lacking:
         raise TrimtabError(
             ErrorKind.CONFIG,

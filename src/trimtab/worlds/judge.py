@@ -151,7 +151,7 @@ def make(context: JudgeContext) -> SimulatedJudge:
 def _weights(constitution: Constitution) -> dict[str, float]:
     """Weight of each term: the principle's share of the mean weight, negative where its readings are exchanged."""
     shipped = _shipped_opposites()
-    known = [p for p in constitution.principles if p.id in shipped]
+    known = [p for p in constitution.principles if p.id in shipped and p.weight > 0]
     if not known:
         raise TrimtabError(
             ErrorKind.CONFIG,

@@ -163,7 +163,8 @@ def demonstration_text(prompt_text: str, rng: np.random.Generator) -> str:
     n_tone = min(int(rng.integers(1, 3)), n - 2) if manners else 0
     n_content = max(1, int(rng.binomial(n - n_tone, _CONTENT_SHARE)))
     n_neutral = n - n_tone - n_content
-    content, neutral = _content_words(prompt_text, focus, rng), NEUTRAL
+    content: Sequence[str] = _content_words(prompt_text, focus, rng)
+    neutral: Sequence[str] = NEUTRAL
     if variety == "repetitive":
         content, neutral = _pick(rng, content, 2), _pick(rng, NEUTRAL, 2)
         body = [*_with_repeats(rng, content, n_content), *_with_repeats(rng, neutral, n_neutral)]
