@@ -1,8 +1,14 @@
-"""Shape checks for the whole suite: every function of `trimtab.core` checks its jaxtyping annotations when called.
+"""For the whole suite: the shapes of `trimtab.core` are checked, and hypothesis tries the same examples every time.
 
-Installed here, before any test module is imported, because an import hook sees only what is imported after it.
+The import hook makes every function of core check its jaxtyping annotations when called. It is installed here, before
+any test module is imported, because it only sees what is imported after it.
 """
 
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 install_import_hook("trimtab.core", "beartype.beartype")
+
+# no deadline: the first call of a tensor function is slow
+settings.register_profile("trimtab", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("trimtab")

@@ -1,8 +1,5 @@
-"""One thread, and no deadline: the first call of a tensor function is slow."""
+"""One thread: the tensors are tiny."""
 
 import torch
-from hypothesis import settings
 
 torch.set_num_threads(1)
-settings.register_profile("tensors", deadline=None, max_examples=60, derandomize=True)
-settings.load_profile("tensors")

@@ -28,7 +28,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 _MIN_TEMPERATURE, _MAX_TEMPERATURE = 1e-3, 1e3
-_NEWTON_STEPS = 100
+_MAX_STEPS = 100
 
 
 class Reliability(NamedTuple):
@@ -132,11 +132,21 @@ def fit_temperature(margins: ArrayLike, y: ArrayLike) -> float:
         TrimtabError: empty input, unequal lengths, margins that are not finite, or outcomes outside [0, 1].
     """
     x, outcomes = _checked(margins, y, "margin")
+
+    def slope(log_inverse: float) -> float:
+        logit = np.exp(log_inverse) * x
+        # p - y, without losing the last digits of 1 - p
+        gap = (1 - outcomes) * _sigmoid(logit) - outcomes * _sigmoid(-logit)
+        return float(np.mean(gap * x))
+
+    low, high = float(np.log(1 / _MAX_TEMPERATURE)), float(np.log(1 / _MIN_TEMPERATURE))
+    if slope(low) >= 0:
+        return _MAX_TEMPERATURE
     # in 1 / T the loss is convex, so its slope changes sign once: bisect, on a logarithmic scale
-    low, high = np.log(1 / _MAX_TEMPERATURE), np.log(1 / _MIN_TEMPERATURE)
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(_MAX_STEPS):
         middle = 0.5 * (low + high)
-        if float(np.mean((_sigmoid(np.exp(middle) * x) - outcomes) * x)) < 0:
+        # a slope of exactly 0 is one that underflowed, on the way down
+        if slope(middle) <= 0:
             low = middle
         else:
             high = middle
@@ -183,7 +193,7 @@ def fit_platt(margins: ArrayLike, y: ArrayLike) -> Platt:
         logit = design @ w
         return float(np.sum(np.logaddexp(0, logit) - target * logit))
 
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(_MAX_STEPS):
         p = _sigmoid(design @ weights)
         gradient = design.T @ (p - target)
         # the ridge keeps margins that are all equal from making the system singular
