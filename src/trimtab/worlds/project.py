@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-from trimtab.data.records import Prompt
-from trimtab.runs.files import atomic_write_text, write_jsonl
+from trimtab.data.demonstrations import Demonstration, write_demonstrations
+from trimtab.data.prompts import write_prompts
 from trimtab.worlds.tiny import demonstrations, prompts
 
 __all__ = ["DEMONSTRATIONS", "HELD_OUT_PROMPTS", "TRAIN_PROMPTS", "write_project"]
@@ -35,20 +33,15 @@ def write_project(directory: str | os.PathLike[str], seed: int) -> list[Path]:
         The files written: prompts.jsonl, prompts_held_out.jsonl, demonstrations.jsonl, constitution.toml.
     """
     root = Path(directory)
+    root.mkdir(parents=True, exist_ok=True)
     drawn = prompts(HELD_OUT_PROMPTS + TRAIN_PROMPTS + DEMONSTRATIONS, seed)
     held_out, rest = drawn[:HELD_OUT_PROMPTS], drawn[HELD_OUT_PROMPTS:]
     train, shown = rest[:TRAIN_PROMPTS], rest[TRAIN_PROMPTS:]
     names = ("prompts.jsonl", "prompts_held_out.jsonl", "demonstrations.jsonl", "constitution.toml")
     written = [root / name for name in names]
-    write_jsonl(written[0], _prompt_lines(train))
-    write_jsonl(written[1], _prompt_lines(held_out))
-    write_jsonl(
-        written[2], ({"id": p.id, "prompt": p.text, "response": r.text} for p, r in demonstrations(shown, seed))
-    )
+    write_prompts(written[0], train)
+    write_prompts(written[1], held_out)
+    write_demonstrations(written[2], [Demonstration(p, r.text, p.id) for p, r in demonstrations(shown, seed)])
     constitution = files("trimtab.worlds").joinpath("constitution.toml").read_text(encoding="utf-8")
-    atomic_write_text(written[3], constitution)
+    written[3].write_text(constitution, encoding="utf-8")
     return written
-
-
-def _prompt_lines(of: Iterable[Prompt]) -> Iterable[dict[str, Any]]:
-    return ({"id": p.id, "prompt": p.text, "tags": list(p.tags)} for p in of)
