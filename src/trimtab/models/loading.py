@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -20,7 +21,7 @@ from transformers.utils import logging
 
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models import embedded
-from trimtab.models.roles import CausalModel, ScalarModel
+from trimtab.models.roles import CausalModel, Role, ScalarModel
 from trimtab.models.tokens import TextCodec
 
 __all__ = ["DTYPES", "load_causal_lm", "load_codec", "load_scalar", "load_tokenizer", "pick_device", "resolve"]
@@ -162,20 +163,21 @@ def load_scalar(
     dtype: str | torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
     *,
-    boundary: int = 0,
+    trunk_from: Role | None = None,
     codec: TextCodec | None = None,
 ) -> ScalarModel:
-    """A saved preference or value model as a frozen role, on a trunk of its own until `adopt_trunk`.
+    """A saved preference or value model as a frozen role.
 
     Args:
         directory: what `ScalarModel.save_pretrained` wrote; any sequence classifier with one label will do.
         dtype: what it computes in.
         device: where to, or "auto".
-        boundary: k, layers of the shared trunk.
+        trunk_from: the role whose trunk it is to share; the boundary and the trunk's hash must be those that it was
+            trained with. None, or a role that shares nothing: it stays a whole model of its own.
         codec: the tokenizer to check the vocabulary against.
 
     Raises:
-        TrimtabError: the directory is missing or broken, or has not one label.
+        TrimtabError: the directory is missing or broken, has not one label, or was trained on another trunk.
     """
     source = resolve(str(directory))
     config = _config(source)
@@ -188,7 +190,10 @@ def load_scalar(
     hf = _from_pretrained(AutoModelForSequenceClassification, str(directory), source, dtype, device)
     # A head of 1 x D numbers is kept in float32 whatever the body computes in.
     hf.score.float()
-    model = ScalarModel(hf, boundary, compute_dtype=_dtype(dtype))
+    model = ScalarModel(hf, trunk_from.boundary if trunk_from is not None else 0, compute_dtype=_dtype(dtype))
+    if trunk_from is not None and trunk_from.boundary:
+        trained_on = getattr(config, "trimtab", None) or {}
+        model.adopt_trunk(trunk_from, recorded=trained_on.get("trunk_sha256", ""))
     model.requires_grad_(False)
     if codec is not None:
         codec.check_model(model.vocabulary_size, str(directory))
@@ -203,9 +208,24 @@ def _from_pretrained(auto: Any, name: str, source: str, dtype: str | torch.dtype
     target = pick_device(device) if isinstance(device, str) else device
     try:
         with without_bars():
-            hf: PreTrainedModel = auto.from_pretrained(source, dtype=_dtype(dtype))
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+            loaded: tuple[PreTrainedModel, Any] = auto.from_pretrained(
+                source, dtype=_dtype(dtype), output_loading_info=True
+            )
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise _cannot_load("model", name, error) from error
+    hf, info = loaded
+    # transformers would fill the gaps with random numbers.
+    if info["missing_keys"]:
+        missing = sorted(info["missing_keys"])
+        raise TrimtabError(
+            ErrorKind.MODEL,
+            f"the weights of {name} lack {len(missing)} of {type(hf).__name__}'s tensors, first {missing[0]}",
+            "the directory holds another kind of model, or was not written to its end",
+        )
+    for parameter in hf.parameters():
+        # Weights mapped from a file start at odd addresses, where some kernels add in another order: a model just
+        # loaded and its copy would differ in the last bit.
+        parameter.data = parameter.data.clone()
     return hf.to(target)
 
 

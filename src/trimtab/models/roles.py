@@ -179,17 +179,23 @@ class Role(nn.Module):
             parameter.data = parameter.data.to(dtype)
             parameter.requires_grad_(trainable)
 
-    def adopt_trunk(self, other: Role) -> None:
+    def adopt_trunk(self, other: Role, *, recorded: str | None = None) -> None:
         """Replace this role's trunk by the storage of `other`'s, which must hold the same weights.
+
+        Args:
+            other: the role to share with.
+            recorded: hash of the trunk that this role was trained on; default: that of the trunk it has.
 
         Raises:
             TrimtabError: the boundaries or the trunks' weights differ.
         """
-        if self.boundary != other.boundary or trunk_hash(self) != trunk_hash(other):
+        mine_hash, other_hash = trunk_hash(self) if recorded is None else recorded, trunk_hash(other)
+        if self.boundary != other.boundary or mine_hash != other_hash:
             raise TrimtabError(
                 ErrorKind.MODEL,
-                f"the two models do not stand on the same trunk (boundaries {self.boundary} and {other.boundary}, "
-                f"hashes {trunk_hash(self)[:12]} and {trunk_hash(other)[:12]})",
+                f"{self.hf.config.name_or_path or type(self.hf).__name__} stands on another trunk than "
+                f"the model at hand (shared layers {self.boundary} and {other.boundary}, "
+                f"hashes {mine_hash[:12] or 'none'} and {other_hash[:12] or 'none'})",
                 "train both from the same base model with the same model.shared_layers and model.dtype",
             )
         if self.boundary == 0:
@@ -214,7 +220,7 @@ class Role(nn.Module):
         dtype = dtype or (torch.float32 if any(p.dtype == torch.float32 for p in parameters) else parameters[0].dtype)
         config = self.hf.config
         config.pad_token_id = pad_id
-        config.dtype = dtype
+        config.trimtab = {"shared_layers": self.boundary, "trunk_sha256": trunk_hash(self)}
         # One converted tensor for each storage, so that tied weights stay tied in the file.
         converted: dict[int, Tensor] = {}
         state = {}
@@ -224,6 +230,9 @@ class Role(nn.Module):
                 converted[key] = tensor.to(dtype) if tensor.is_floating_point() else tensor
             state[name] = converted[key]
         self.hf.save_pretrained(str(directory), state_dict=state)
+        # transformers notes the dtype of the first weight, which may be a frozen one.
+        config.dtype = dtype
+        config.save_pretrained(str(directory))
 
 
 class CausalModel(Role):
@@ -248,15 +257,6 @@ class ScalarModel(Role):
     `hf` is a transformers sequence classifier with `num_labels = 1` and a bias-free linear `score` head, so that what
     is saved gives the same scores in plain transformers.
     """
-
-    @classmethod
-    def load(
-        cls, directory: Path | str, dtype: str | torch.dtype, device: str | torch.device, *, boundary: int = 0
-    ) -> ScalarModel:
-        """A saved scalar model, frozen: `models.loading.load_scalar`."""
-        from trimtab.models.loading import load_scalar
-
-        return load_scalar(directory, dtype, device, boundary=boundary)
 
     @classmethod
     def from_causal(

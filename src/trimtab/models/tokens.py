@@ -41,8 +41,7 @@ class TextCodec:
         eos_ids: Collection[int] = (),
     ) -> None:
         self.tokenizer = tokenizer
-        self.chat = chat
-        self.templated = chat == "auto" and bool(self.tokenizer.chat_template)
+        self.chat: bool = chat == "auto" and bool(self.tokenizer.chat_template)
         """Whether prompts go through the chat template."""
         own = self.tokenizer.eos_token_id
         self.eos_ids: frozenset[int] = frozenset(eos_ids) | (frozenset() if own is None else {own})
@@ -53,18 +52,11 @@ class TextCodec:
                 f"the tokenizer {_name(tokenizer)} has no EOS token: no response could ever end",
                 "set eos_token in its tokenizer_config.json, or eos_token_id in the model's generation_config.json",
             )
-        self.eos_id: int = self._turn_end() if self.templated else (min(self.eos_ids) if own is None else own)
+        self.eos_id: int = self._turn_end() if self.chat else (min(self.eos_ids) if own is None else own)
         """The token that is put after a finished response."""
         self.pad_id: int = self._padding()
         """Fills padded positions; never an EOS token."""
         self.tokenizer.pad_token = self.tokenizer.convert_ids_to_tokens(self.pad_id)
-
-    @classmethod
-    def load(cls, name: Path | str, chat: Literal["auto", "off"] = "auto") -> TextCodec:
-        """The codec of a model by name: `models.loading.load_codec`."""
-        from trimtab.models.loading import load_codec
-
-        return load_codec(str(name), chat)
 
     def _turn_end(self) -> int:
         """The EOS token that the chat template itself writes after an answer; else the tokenizer's own."""
@@ -112,7 +104,7 @@ class TextCodec:
 
         With a chat template it is the system message, or stands before the prompt's own; else a paragraph in front.
         """
-        if self.templated:
+        if self.chat:
             try:
                 ids = self._template(_with_system(prompt.messages, system), generation_prompt=True)
             except TemplateError as error:
