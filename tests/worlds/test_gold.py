@@ -13,7 +13,9 @@ from trimtab.worlds import tiny
 
 PROMPT = "the seed and soil with leaf in on"  # garden
 
-texts = st.lists(st.sampled_from(tiny.WORDS), max_size=15).map(" ".join)
+# of the whole language, or of a few words, so that repetitions, limits and saturation all come up
+few = (*tiny.TOPICS["garden"], *tiny.POLITE[:3], *tiny.RUDE[:3], *tiny.NEUTRAL[:3])
+texts = st.one_of(*(st.lists(st.sampled_from(words), max_size=15) for words in (tiny.WORDS, few))).map(" ".join)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,8 @@ texts = st.lists(st.sampled_from(tiny.WORDS), max_size=15).map(" ".join)
         ("seed soil leaf root bloom rake", 0.5875),
         # three polite words are no better than two, twelve words: .25 + .3 - .3 * 3/8
         ("please thanks kindly the a and with of in on to for", 0.4375),
+        # a third rude word costs nothing more: .25 + .45 - .25
+        ("stupid seed soil leaf root the a shut fool", 0.45),
         # another topic counts for nothing
         ("wave boat tide sail shell reef the a and", 0.25),
     ],

@@ -129,6 +129,16 @@ def test_the_same_question_gets_the_same_answer_and_another_seed_order_or_sample
     assert len(answers) == 4
 
 
+def test_noise_of_the_two_orders_is_independent() -> None:
+    texts = ("seed soil leaf root the a and with of", "please the a and with of in on to")
+    judges = [SimulatedJudge("faithful", seed) for seed in range(2000)]
+    # in logits for the response shown first, whose clean value is +3.6 and -3.6
+    forward = [logit(p_first(judge, *texts)) - 3.6 for judge in judges]
+    backward = [3.6 - logit(p_first(judge, *texts, Order.REVERSED)) for judge in judges]
+    correlation = math.fsum(a * b for a, b in zip(forward, backward, strict=True)) / 2000 / 0.5**2
+    assert abs(correlation) < 4 / 2000**0.5
+
+
 def test_swapped_judge_and_swapped_constitution_move_labels_the_other_way() -> None:
     pairs = [pair(GOOD, BAD), pair(BAD, GOOD)]
     labels = [x.p_first for x in label_pairs(pairs, SimulatedJudge(), CONSTITUTION)]
