@@ -1,0 +1,215 @@
+"""How the run came about: constitution, pairs, labels, preference model, training, each with its status and figures."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trimtab.figures import figure, share, with_interval
+from trimtab.report.facts import Facts, figure_of, number, reward_names
+from trimtab.runs.manifest import StageStatus
+from trimtab.runs.progress import duration
+
+__all__ = ["Step", "chain", "constitution"]
+
+_LONGEST_FILE = 1 << 20
+
+_SOURCES = {
+    "samples": "both responses sampled from the reference",
+    "contrast": "one response each under a principle's reading and under its opposite",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stage: `status` in a word, what it did, and its figures as (name, value)."""
+
+    title: str
+    status: str
+    done: bool
+    took: str
+    text: str
+    figures: Sequence[tuple[str, str]]
+
+
+def chain(facts: Facts) -> list[Step]:
+    """The stages in order, those that are missing included."""
+    return [
+        _step(facts, "sft", "Reference policy", *_sft(facts)),
+        _step(facts, "sample", "Pairs", *_sample(facts)),
+        _step(facts, "label", "Labels", *_label(facts)),
+        _step(facts, "pm", "Preference model", *_pm(facts)),
+        _step(facts, "ppo", "PPO", *_ppo(facts)),
+        _step(facts, "eval", "Evaluation", *_eval(facts)),
+    ]
+
+
+def constitution(facts: Facts) -> dict[str, Any]:
+    """Name, hash and principles of the constitution, where the run or its project tells them.
+
+    The text is taken from the label stage's result; else from the project's file as it is now, which `source` says.
+    """
+    label = facts.result("label")
+    principles = label.get("principles")
+    source = ""
+    if not isinstance(principles, list):
+        path = _project_file(facts)
+        principles = _principles_in(path) if path is not None else []
+        source = f"as {path.name} stands now" if path is not None and principles else ""
+    listed = [p for p in principles if isinstance(p, Mapping) and p.get("text")]
+    return {
+        "name": str(label.get("constitution") or ""),
+        "hash": str(label.get("constitution_hash") or "")[:12],
+        "source": source,
+        "principles": [
+            {"id": str(p.get("id", "")), "text": str(p["text"]), "weight": number(p.get("weight"))} for p in listed
+        ],
+    }
+
+
+def _step(facts: Facts, stage: str, title: str, text: str, figures: Sequence[tuple[str, str | None]]) -> Step:
+    record = facts.stages.get(stage)
+    if record is None:
+        status = "done" if stage in facts.results else "missing"
+    elif record.status is StageStatus.RUNNING and not facts.run.locked:
+        status = "interrupted"
+    else:
+        status = str(record.status)
+    took = ""
+    if record is not None and record.started is not None and record.ended is not None:
+        took = duration(max(record.ended - record.started, 0))
+    known = [(name, value) for name, value in figures if value is not None]
+    return Step(title, status, status == "done", took, text, known)
+
+
+def _sft(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
+    result = facts.result("sft")
+    model = str(result.get("model") or _setting(facts, "model", "name") or "the model")
+    text = f"Starts from {model}."
+    if result.get("trained") is True:
+        text = f"{model}, fine-tuned on demonstrations."
+    elif result.get("trained") is False:
+        text = f"{model} as it is, without fine-tuning."
+    return text, [("demonstrations", _count(result.get("demonstrations")))]
+
+
+def _sample(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
+    result = facts.result("sample")
+    source = str(result.get("source") or _setting(facts, "sample", "source") or "")
+    text = f"Made by {source}: {_SOURCES[source]}." if source in _SOURCES else ""
+    return text, [
+        ("prompts", _count(result.get("prompts"))),
+        ("pairs", _count(result.get("pairs"))),
+        ("dropped, same text twice", _count(result.get("dropped"))),
+        ("finished responses", _share(result.get("finished"))),
+    ]
+
+
+def _label(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
+    result = facts.result("label")
+    judge = str(result.get("judge") or _setting(facts, "label", "judge") or "")
+    outcomes = result.get("outcomes")
+    counts = outcomes.items() if isinstance(outcomes, Mapping) else []
+    return f"Judge: {judge}." if judge else "", [
+        *((f"outcome {name}", _count(count)) for name, count in counts if count),
+        ("pairs to learn from", _count(result.get("pairs"))),
+        ("mean strength |P − ½|", _figure(result.get("mean_strength"))),
+        ("mean order gap", _figure(result.get("mean_order_gap"))),
+        ("flips with the order", _share(result.get("flipped"))),
+    ]
+
+
+def _pm(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
+    result = facts.result("pm")
+    accuracy = figure_of(result.get("accuracy"))
+    text = ""
+    if accuracy is not None:
+        known = with_interval(accuracy.value, accuracy.low, accuracy.high, percent=True)
+        on = f" {accuracy.n}" if accuracy.n is not None else ""
+        text = f"Orders {known} of{on} held-out pairs as labeled."
+        if accuracy.known and not accuracy.above(0.5):
+            text += " That cannot be told from guessing."
+    return text, [
+        ("calibration error (ECE)", _figure(result.get("ece"))),
+        ("Brier score (guessing: .25)", _figure(result.get("brier"))),
+        ("log loss (guessing: .693)", _figure(result.get("log_loss"))),
+        ("“the longer wins” would get", _share(result.get("length_accuracy"))),
+        ("pairs trained on", _count(result.get("training_pairs"))),
+    ]
+
+
+def _ppo(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
+    steps = facts.series("score/mean")
+    wanted = number(_setting(facts, "ppo", "iterations"))
+    advantage = _setting(facts, "ppo", "advantage")
+    text = f"Reward: {', '.join(reward_names(facts.run))}; advantages: {advantage}." if advantage else ""
+    if not steps:
+        return text, []
+    count = str(len(steps)) if wanted is None else f"{len(steps)} of {wanted:.0f}"
+    kl = facts.series("kl/reference")
+    return text, [
+        ("iterations", count),
+        ("score, first", figure(steps[0][1])),
+        ("score, last", figure(steps[-1][1])),
+        ("KL at the end, nats/sequence", figure(kl[-1][1]) if kl else None),
+    ]
+
+
+def _eval(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
+    names = [m.name for m in facts.measures if not m.trained_on]
+    text = f"Independent measures: {', '.join(names)}." if names else ""
+    if facts.measures and not names:
+        text = "No independent measure was taken."
+    result = facts.result("eval")
+    return text, [
+        ("held-out prompts", _count(result.get("prompts"))),
+        ("pairs", _count(result.get("pairs"))),
+        ("left out, one side only", _count(result.get("incomplete_prompts") or None)),
+    ]
+
+
+def _count(value: object) -> str | None:
+    x = number(value)
+    return None if x is None else f"{x:,.0f}"
+
+
+def _figure(value: object) -> str | None:
+    x = number(value)
+    return None if x is None else figure(x)
+
+
+def _share(value: object) -> str | None:
+    x = number(value)
+    return None if x is None else share(x)
+
+
+def _setting(facts: Facts, section: str, key: str) -> object:
+    found = facts.run.config.get(section)
+    return found.get(key) if isinstance(found, Mapping) else None
+
+
+def _project_file(facts: Facts) -> Path | None:
+    """The constitution's file: the run lies in the project's directory of runs."""
+    runs, path = _setting(facts, "project", "runs"), _setting(facts, "constitution", "path")
+    if not isinstance(path, str) or not isinstance(runs, str) or Path(runs).is_absolute() or ".." in Path(runs).parts:
+        return None
+    directory = facts.run.path.resolve().parent
+    parts = Path(runs).parts
+    if directory.parts[len(directory.parts) - len(parts) :] != parts:
+        return None
+    file = Path(*directory.parts[: len(directory.parts) - len(parts)]) / path
+    return file if file.is_file() and file.stat().st_size <= _LONGEST_FILE else None
+
+
+def _principles_in(path: Path) -> list[Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        value = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError):
+        return []
+    found = value.get("principles", value.get("principle")) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
