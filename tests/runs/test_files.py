@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.errors import TrimtabError
+from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.runs.files import (
     append_jsonl,
     atomic_write_text,
@@ -25,15 +25,15 @@ from trimtab.runs.files import (
 )
 
 SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-any_text = st.text(st.characters(exclude_categories=())).filter(lambda s: not SURROGATE_PAIR.search(s))
+any_text = st.text(st.characters(exclude_categories=()), max_size=12).filter(lambda s: not SURROGATE_PAIR.search(s))
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | any_text,
-    lambda children: st.lists(children) | st.dictionaries(any_text, children),
-    max_leaves=8,
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(any_text, children, max_size=2),
+    max_leaves=4,
 )
 
 
-@given(st.lists(st.dictionaries(any_text, json_values), max_size=4))
+@given(st.lists(st.dictionaries(any_text, json_values, max_size=3), max_size=3))
 def test_any_record_survives_a_json_lines_round_trip(tmp_path_factory, records):
     path = tmp_path_factory.mktemp("jsonl") / "x.jsonl"
     write_jsonl(path, records)
@@ -91,6 +91,16 @@ def test_atomic_write_replaces_whole_and_leaves_no_scraps(tmp_path):
         atomic_write_text(path, "\ud800")
     assert path.read_bytes() == b"new\r\n"
     assert [p.name for p in path.parent.iterdir()] == ["x.txt"]
+
+
+def test_a_full_disk_and_bad_places_are_told_in_plain_words(tmp_path):
+    with pytest.raises(TrimtabError, match="/dev/full: cannot be written: No space left on device") as caught:
+        append_jsonl("/dev/full", [{"a": 1}])
+    assert caught.value.kind == ErrorKind.FAILED
+    (tmp_path / "file").touch()
+    for write in (lambda p: append_jsonl(p, [{}]), lambda p: atomic_write_text(p, "x")):
+        with pytest.raises(TrimtabError, match=r"file/x: cannot be written: "):
+            write(tmp_path / "file" / "x")
 
 
 @pytest.mark.parametrize(

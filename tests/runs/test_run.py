@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -131,6 +132,20 @@ def test_a_manifest_that_cannot_be_read_says_why(tmp_path, manifest, what):
     (tmp_path / "run.json").write_text(json.dumps(manifest))
     with pytest.raises(TrimtabError, match=what):
         Run.open(tmp_path)
+
+
+@pytest.mark.parametrize("existing", ["fail", "resume", "overwrite", "new"])
+def test_a_root_that_is_a_file_is_told_in_plain_words(tmp_path, existing):
+    (tmp_path / "root").touch()
+    with pytest.raises(TrimtabError, match="root/r: cannot be written: "):
+        make(tmp_path / "root", existing=existing)
+
+
+def test_a_run_deleted_under_its_writer_is_told_in_plain_words(tmp_path):
+    run = make(tmp_path)
+    shutil.rmtree(run.path)
+    with pytest.raises(TrimtabError, match=r"metrics\.jsonl: cannot be written: No such file"):
+        run.log("ppo", 1, {"score/mean": 1.0})
 
 
 def test_open_of_no_run_says_so(tmp_path):
@@ -419,8 +434,6 @@ def test_reading_takes_no_lock_and_works_where_nothing_can_be_written(tmp_path):
 
 
 def test_a_run_deleted_and_made_anew_is_locked_anew(tmp_path):
-    import shutil
-
     old = make(tmp_path)
     shutil.rmtree(old.path)
     new = make(tmp_path)

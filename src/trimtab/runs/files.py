@@ -13,7 +13,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ __all__ = [
     "tree_hash",
     "write_json",
     "write_jsonl",
+    "writing",
 ]
 
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff]")
@@ -61,19 +63,35 @@ def dump_json(value: Any, *, indent: int | None = None) -> str:
     return _ESCAPED.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
-def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` as UTF-8 so that readers see the old file or the new one, never a part."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turns a failed write (a full disk, no permission, a file where a directory should be) into a `TrimtabError`."""
     try:
-        with temporary.open("wb") as file:
-            file.write(text.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        raise TrimtabError(ErrorKind.FAILED, f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write `text` as UTF-8 so that readers see the old file or the new one, never a part.
+
+    Raises:
+        TrimtabError: the disk is full, or the place cannot be written to; the old file is as it was.
+        UnicodeEncodeError: `text` holds a lone surrogate.
+    """
+    path = Path(path)
+    data = text.encode("utf-8")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
@@ -107,11 +125,14 @@ def append_jsonl(path: str | os.PathLike[str], records: Iterable[Mapping[str, An
     """Append `records`, one JSON object a line, in one write.
 
     A half-written last line (of a killed writer) is closed first, so that it spoils itself and nothing else.
+
+    Raises:
+        TrimtabError: the disk is full, or the file cannot be written.
     """
     data = "".join(dump_json(r) + "\n" for r in records).encode("utf-8")
     if not data:
         return
-    with Path(path).open("ab+") as file:
+    with writing(path), Path(path).open("ab+") as file:
         if file.seek(0, os.SEEK_END) > 0:
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":

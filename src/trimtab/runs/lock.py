@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.runs.files import writing
 
 if sys.platform != "win32":
     import fcntl
@@ -74,7 +75,8 @@ def is_locked(directory: Path) -> bool:
 
 
 def _open_locked(directory: Path) -> int:
-    descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+    with writing(directory):
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
     kept = False
     try:
         _lock(descriptor, directory)

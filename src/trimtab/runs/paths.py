@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path, PurePosixPath
 
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.runs.files import writing
 from trimtab.runs.lock import LOCK_NAME
 from trimtab.runs.manifest import MANIFEST_NAME
 
@@ -41,9 +42,10 @@ def make_next_free(path: Path) -> Path:
     """Make `path`, or the first of `path-2`, `path-3`, ... that is not there; two processes never get the same one."""
     number = 1
     candidate = path
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         try:
-            candidate.parent.mkdir(parents=True, exist_ok=True)
             candidate.mkdir()
         except FileExistsError:
             number += 1

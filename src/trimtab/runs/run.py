@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.runs.files import JsonLines, append_jsonl, read_jsonl, write_json
+from trimtab.runs.files import JsonLines, append_jsonl, read_jsonl, write_json, writing
 from trimtab.runs.lock import RunLock, is_locked
 from trimtab.runs.manifest import (
     MANIFEST_NAME,
@@ -99,7 +99,8 @@ class Run:
             run = cls.open(path)
             run._take_up(config, seed, hashes or {})
             return run
-        path.mkdir(parents=True, exist_ok=True)
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
         run = cls(path, new_manifest(path.name, config, seed, parent, hashes or {}))
         run._write_lock()
         if taken and existing == "overwrite":
