@@ -39,7 +39,8 @@ class PairMetrics:
     length_accuracy: float
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """The figures as JSON; the accuracy with its interval is an object with mean, low, high, n."""
+        return asdict(self) | {"accuracy": self.accuracy._asdict()}
 
 
 def evaluate(scorer: Scorer, pairs: Sequence[Pair], *, seed: int = 0) -> PairMetrics:

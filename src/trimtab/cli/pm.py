@@ -1,0 +1,86 @@
+"""`trimtab pm`: train the preference model, and say how good it is on any pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trimtab.cli import output
+from trimtab.cli.options import Again, JsonOutput, Panel, ProjectDirectory, Quiet, RunName, Settings
+from trimtab.cli.stages import stage
+
+if TYPE_CHECKING:
+    from trimtab.preference.evaluation import PairMetrics
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="The preference model: train it, measure it.", no_args_is_help=False)
+    group.command("train")(train)
+    group.command("eval")(evaluate)
+    app.add_typer(group, name="pm", rich_help_panel=Panel.STAGES)
+
+
+def train(
+    project: ProjectDirectory = Path("."),
+    name: RunName = "main",
+    settings: Settings = None,
+    again: Again = False,
+    as_json: JsonOutput = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train the preference model on the labeled pairs and measure it on held-out ones."""
+    stage("pm", project, name, settings or [], again=again, as_json=as_json)
+
+
+def evaluate(
+    project: ProjectDirectory = Path("."),
+    name: RunName = "main",
+    settings: Settings = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Pairs (prompt, chosen, rejected); default: the run's held-out pairs."),
+    ] = None,
+    as_json: JsonOutput = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure the run's preference model: accuracy, calibration, log loss."""
+    from trimtab.pipeline.evaluate import evaluate_preference_model
+    from trimtab.pipeline.project import Project
+
+    opened = Project.open(project, settings or [])
+    path, metrics = evaluate_preference_model(opened, name, data)
+    if as_json:
+        output.emit_json({"run": name, "path": str(opened.runs / name), "data": str(path), **metrics.as_dict()})
+    else:
+        output.say(f"pairs: {output.safe(path)}")
+        _print(metrics)
+
+
+def _print(metrics: PairMetrics) -> None:
+    from trimtab.figures import figure, with_interval
+
+    accuracy = metrics.accuracy
+    output.emit_table(
+        ("figure", "value", "meaning"),
+        [
+            ("pairs", metrics.pairs, f"for {metrics.prompts} prompts"),
+            (
+                "accuracy",
+                with_interval(accuracy.mean, accuracy.low, accuracy.high, percent=True),
+                "the chosen response scores higher; 95 % interval over prompts",
+            ),
+            (
+                "longer wins",
+                with_interval(metrics.length_accuracy, None, None, percent=True),
+                "what choosing the longer response would get",
+            ),
+            ("ece", figure(metrics.ece), "expected calibration error, 0 is best"),
+            ("brier", figure(metrics.brier), "mean squared error of the probability, 0.25 is a coin"),
+            ("log loss", figure(metrics.log_loss), "nats a pair, 0.693 is a coin"),
+            ("mean margin", figure(metrics.mean_margin), "score of the chosen minus score of the rejected"),
+        ],
+    )

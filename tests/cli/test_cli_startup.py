@@ -1,0 +1,121 @@
+"""The real entry point in a process of its own: how fast it answers and what it imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trimtab import __version__
+
+ENTRY = "import sys; from trimtab.cli.main import main; sys.exit(main())"
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def start(*arguments: str, code: str = ENTRY, **environment: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": path, "COLUMNS": "100", **environment}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=env, timeout=60, check=False
+    )
+
+
+def test_help_answers_in_half_a_second():
+    """Processor time, so that other work on the machine does not count; on an idle one it is the time one waits."""
+
+    def seconds() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert start("--help").returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(seconds() for _ in range(3)) < 0.5
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["pm", "eval", "--help"], ["signals"]])
+def test_nothing_heavy_is_imported_for_help_and_signals(arguments: list[str]):
+    code = (
+        "import sys; from trimtab.cli.main import main; main(sys.argv[1:]); "
+        "print('LOADED', *sorted({m.partition('.')[0] for m in sys.modules}))"
+    )
+    loaded = start(*arguments, code=code).stdout.rpartition("LOADED ")[2].split()
+    assert "trimtab" in loaded
+    assert not {"torch", "transformers", "numpy", "scipy", "jinja2"} & set(loaded)
+
+
+@pytest.mark.parametrize("command", ["runs", "show", "plan", "config"])
+def test_looking_at_a_project_needs_no_torch(command: str, project: Path, make_run):
+    make_run(project / "runs", "main", score_mean=1.0)
+    arguments = {
+        "runs": ["runs", str(project)],
+        "show": ["show", "main", str(project)],
+        "plan": ["run", str(project), "--dry-run"],
+        "config": ["config", "show", str(project)],
+    }[command]
+    code = (
+        "import sys; sys.modules['torch'] = None; sys.modules['transformers'] = None\n"
+        "from trimtab.cli.main import main; sys.exit(main())"
+    )
+    done = start(*arguments, code=code)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+def test_a_stage_without_torch_names_the_extra(project: Path):
+    code = "import sys; sys.modules['torch'] = None; from trimtab.cli.main import main; sys.exit(main())"
+    plain = start("sft", str(project), code=code)
+    assert plain.returncode == 4
+    assert plain.stderr.endswith("error: torch is not installed\n  pip install 'trimtab[train]'\n")
+    as_json = start("sft", str(project), "--json", code=code)
+    assert as_json.returncode == 4
+    assert json.loads(as_json.stdout)["error"] == {
+        "kind": "missing",
+        "message": "torch is not installed",
+        "hint": "pip install 'trimtab[train]'",
+    }
+
+
+def test_version():
+    done = start("--version")
+    assert (done.returncode, done.stdout) == (0, f"trimtab {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"),
+    [
+        ({}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, False),
+    ],
+)
+@pytest.mark.parametrize("command", ["runs", "help"])
+def test_colours_follow_the_environment(command: str, environment: dict[str, str], coloured: bool, project, make_run):
+    make_run(project / "runs", "main", score_mean=1.0)
+    arguments = ["--help"] if command == "help" else ["runs", str(project)]
+    out = start(*arguments, **{"TERM": "xterm", **environment}).stdout
+    green_cyan_or_yellow = any(f"\x1b[{code}m" in out for code in ("32", "36", "33", "1;36", "1;32", "1;33"))
+    assert green_cyan_or_yellow is coloured
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    code = (
+        "import subprocess, sys\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {ENTRY!r}, 'signals', '--json'],"
+        " stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)\n"
+        "child.stdout.close()\n"
+        "print(child.wait(), repr(child.stderr.read()))"
+    )
+    assert start(code=code).stdout == "0 ''\n"
+
+
+def test_a_locale_that_lacks_a_character_does_not_stop_the_output(project: Path, make_run):
+    make_run(project / "runs", "größe", score_mean=1.0)
+    done = start("runs", str(project), PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "gr\\xf6\\xdfe" in done.stdout
