@@ -24,7 +24,9 @@ from trimtab.data import (
     write_demonstrations,
     write_pairs,
 )
+from trimtab.data.pairs import candidate_record
 from trimtab.errors import TrimtabError
+from trimtab.runs.files import append_jsonl
 
 SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 any_text = st.text(st.characters(exclude_categories=()), max_size=12).filter(lambda s: not SURROGATE_PAIR.search(s))
@@ -178,6 +180,24 @@ def test_candidates_take_origin_and_keep_other_columns_there(tmp_path):
         read_candidates(write(tmp_path / "y.jsonl", {"prompt": "a", "first": "b"}))
     with pytest.raises(TrimtabError, match="line 1: origin is a list"):
         read_candidates(write(tmp_path / "z.jsonl", {"prompt": "a", "first": "b", "second": "c", "origin": [1]}))
+
+
+def test_candidates_of_a_killed_writer_are_read_up_to_its_last_whole_line(tmp_path):
+    pairs = [CandidatePair(str(i), Prompt("p", HELLO), Response("a"), Response("b")) for i in range(3)]
+    path = tmp_path / "x.jsonl"
+    append_jsonl(path, [candidate_record(pairs[0])])
+    with path.open("a") as file:
+        file.write('{"id": "1", "prom')
+    assert read_candidates(path, partial=True) == pairs[:1]
+    append_jsonl(path, [candidate_record(pairs[2])])
+    assert read_candidates(path, partial=True) == [pairs[0], pairs[2]]
+    with pytest.raises(TrimtabError, match="line 2: is not JSON"):
+        read_candidates(path)
+    path.write_text("")
+    assert read_candidates(path, partial=True) == []
+    path.write_text('{"prompt": "a"}')
+    with pytest.raises(TrimtabError, match="line 1: first is missing"):
+        read_candidates(path, partial=True)
 
 
 def test_demonstrations_as_columns_or_as_messages(tmp_path):

@@ -47,7 +47,12 @@ class LineError(ValueError):
 
 
 def read_lines(
-    path: str | os.PathLike[str], what: str, parse: Callable[[dict[str, Any], int], T], *, limit: int | None = None
+    path: str | os.PathLike[str],
+    what: str,
+    parse: Callable[[dict[str, Any], int], T],
+    *,
+    limit: int | None = None,
+    partial: bool = False,
 ) -> list[T]:
     """The records of a JSON-lines file; blank lines are skipped.
 
@@ -56,6 +61,8 @@ def read_lines(
         what: what a record is, in the plural, for messages.
         parse: makes a record of a line's object and its 1-based number; raises `LineError`.
         limit: stop after this many records.
+        partial: the file is our own and its writer may have been killed: half-written lines are skipped, and it may
+            hold nothing.
 
     Raises:
         TrimtabError: the file cannot be read, a line is broken (all of the first ten are named), or nothing is in it.
@@ -67,7 +74,14 @@ def read_lines(
         if limit is not None and len(records) >= limit:
             break
         try:
-            records.append(parse(_object(line), number))
+            record = _object(line)
+        except LineError as problem:
+            if not partial:
+                problems.append(f"{path}, line {number}: {problem}")
+            record = None
+        try:
+            if record is not None:
+                records.append(parse(record, number))
         except LineError as problem:
             problems.append(f"{path}, line {number}: {problem}")
         if len(problems) == _MOST_PROBLEMS:
@@ -76,7 +90,7 @@ def read_lines(
         raise TrimtabError(
             ErrorKind.DATA, "\n".join(problems), f"Nothing was read: correct or remove {_lines(len(problems))} first."
         )
-    if not records and limit != 0:
+    if not records and limit != 0 and not partial:
         raise TrimtabError(ErrorKind.DATA, f"{path}: holds no {what}", "One JSON object a line is expected.")
     return records
 

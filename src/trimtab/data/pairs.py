@@ -32,7 +32,7 @@ from trimtab.data.lines import (
 from trimtab.data.records import CandidatePair, Message, Pair
 from trimtab.runs.files import write_jsonl
 
-__all__ = ["read_candidates", "read_pairs", "write_candidates", "write_pairs"]
+__all__ = ["candidate_record", "read_candidates", "read_pairs", "write_candidates", "write_pairs"]
 
 Messages = tuple[Message, ...]
 
@@ -73,8 +73,13 @@ def write_pairs(path: str | os.PathLike[str], pairs: Iterable[Pair]) -> None:
     write_jsonl(path, (_pair_line(pair) for pair in pairs))
 
 
-def read_candidates(path: str | os.PathLike[str]) -> list[CandidatePair]:
+def read_candidates(path: str | os.PathLike[str], *, partial: bool = False) -> list[CandidatePair]:
     """The candidate pairs in a JSONL file with `prompt`, `first`, `second`; columns that are not ours go into `origin`.
+
+    Args:
+        path: the file.
+        partial: its writer, which appended `candidate_record`s, may have been killed: half-written lines are skipped,
+            and there may be none.
 
     Raises:
         TrimtabError: the file is missing or empty, or a line is broken; it is named with its number.
@@ -91,12 +96,12 @@ def read_candidates(path: str | os.PathLike[str]) -> list[CandidatePair]:
             {**others, **object_of(record, "origin")},
         )
 
-    return read_lines(path, "candidate pairs", parse)
+    return read_lines(path, "candidate pairs", parse, partial=partial)
 
 
 def write_candidates(path: str | os.PathLike[str], pairs: Iterable[CandidatePair]) -> None:
     """Write a file that `read_candidates` reads back the same."""
-    write_jsonl(path, (_candidate_line(pair) for pair in pairs))
+    write_jsonl(path, (candidate_record(pair) for pair in pairs))
 
 
 # reading
@@ -163,7 +168,8 @@ def _pair_line(pair: Pair) -> dict[str, Any]:
     return {**line, **without(pair.extra, *_PAIR_COLUMNS, *_response_columns("chosen", "rejected"))}
 
 
-def _candidate_line(pair: CandidatePair) -> dict[str, Any]:
+def candidate_record(pair: CandidatePair) -> dict[str, Any]:
+    """The JSON object of a candidate pair's line."""
     line: dict[str, Any] = {"id": pair.id, **prompt_columns(pair.prompt)}
     for column, response in (("first", pair.first), ("second", pair.second)):
         line[column] = response.text
