@@ -174,7 +174,7 @@ def _shown(record: Mapping[str, Any] | None, title: str) -> Shown | None:
 def _short(x: float) -> str:
     if x == round(x) and abs(x) < 1e6:
         return f"{x:.0f}"
-    return f"{x:.2f}" if abs(x) >= 0.05 or abs(x) < 1e-6 else figure(x)
+    return f"{x:.2f}" if 0.05 <= abs(x) < 1e5 or abs(x) < 1e-6 else figure(x)
 
 
 def changed_settings(config: Mapping[str, Any]) -> list[tuple[str, str, str]]:

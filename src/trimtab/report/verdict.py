@@ -171,7 +171,9 @@ def _kl(facts: Facts) -> list[str]:
     band = signal.healthy if signal is not None else None
     inside = band is None or band.holds(points[-1])
     warning = "" if inside or band is None else f", outside the healthy band ({band.low:g} to {band.high:g})"
-    return [f"The policy ended {figure(points[-1])} nats a sequence (KL) from its reference{warning}."]
+    return [
+        f"At the last iteration the policy is {figure(points[-1])} nats a sequence (KL) from its reference{warning}."
+    ]
 
 
 def _proxy(facts: Facts) -> _Proxy | None:
