@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from labeling_fakes import candidate, two_principles
 
+from labeling_fakes import candidate, two_principles
 from trimtab.errors import TrimtabError
 from trimtab.labeling.protocol import JudgeIdentity, JudgeRequest, Order, Outcome, Verdict
 from trimtab.labeling.store import LabelStore
@@ -39,10 +39,10 @@ for at in range(start, stop, 10):
 
 
 def writer(path: Path, name: str, p: float, start: int, stop: int) -> subprocess.Popen[str]:
-    here = Path(__file__).parent
+    tests = Path(__file__).parents[1]
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(here), str(here.parents[1] / "src"), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent / "src"), os.environ.get("PYTHONPATH", "")]),
     }
     command = [sys.executable, "-c", WRITER, str(path), name, str(p), str(start), str(stop)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
