@@ -12,6 +12,7 @@ from trimtab.pipeline.project import Project
 from trimtab.pipeline.runner import DEFAULT_RUN, open_run
 from trimtab.pipeline.stages import STAGES, plan
 from trimtab.runs.files import write_json
+from trimtab.runs.progress import progress
 from trimtab.runs.run import Existing, Run
 
 ORDER = ["sft", "sample", "label", "pm", "ppo", "eval", "report"]
@@ -141,6 +142,27 @@ def test_dry_run_fails_where_the_run_would(trimtab, project, pipeline):
     done = trimtab("run", project, "--dry-run", "--existing", "fail")
     assert done.code == 1
     assert "there is a run of this name" in done.err
+
+
+def test_dry_run_refuses_a_name_that_no_run_can_have(trimtab, project):
+    assert "cannot name a run" in trimtab("run", project, "--dry-run", "--run", "../main").err
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_quiet_silences_narration_and_progress(trimtab, project, pipeline, monkeypatch, quiet):
+    def run_stage(project: Project, stage: str, name: str, *, again, say) -> Run:
+        say("casting off")
+        with progress(2, "sailing") as bar:
+            bar.advance()
+        run = open_run(project, name)
+        finish(project, run, stage, {"miles": 3})
+        return run
+
+    monkeypatch.setattr("trimtab.pipeline.runner.run_stage", run_stage)
+    done = trimtab("sft", project, *(["--quiet"] if quiet else []))
+    assert ["miles", "3"] in [line.split() for line in done.out.splitlines()]
+    told = done.err
+    assert told == "" if quiet else told.startswith("casting off\nsailing: 1/2")
 
 
 def test_a_stage_that_the_reward_does_without_is_said_to_be(trimtab, project):

@@ -81,10 +81,10 @@ def _print_plan(
     from trimtab.errors import ErrorKind, TrimtabError
     from trimtab.pipeline.runner import plan_run
     from trimtab.pipeline.stages import plan
-    from trimtab.runs.manifest import MANIFEST_NAME
+    from trimtab.runs.manifest import MANIFEST_NAME, check_run_name
     from trimtab.runs.run import Run
 
-    path = project.runs / name
+    path = project.runs / check_run_name(name)
     taken = (path / MANIFEST_NAME).is_file()
     if taken and existing == ExistingRun.FAIL:
         raise TrimtabError(ErrorKind.RUN, f"{path}: there is a run of this name", "--existing resume | new | overwrite")

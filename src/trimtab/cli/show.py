@@ -102,7 +102,7 @@ def _settings(run: Run) -> list[dict[str, Any]]:
 
     rows = []
     for section, values in run.config.items():
-        for name, value in values.items():
+        for name, value in values.items() if isinstance(values, dict) else ():
             known = fields().get(f"{section}.{name}")
             default = known.default if known else None
             if known is None or value != default:
