@@ -1,4 +1,4 @@
-"""Made-up run directories for the report's tests; `build(root)` writes a whole one, also good to look at."""
+"""Made-up run directories for tests of what reads runs; `build(root)` writes a whole one, also good to look at."""
 
 from __future__ import annotations
 
