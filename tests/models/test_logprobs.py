@@ -95,11 +95,3 @@ def test_gradient_equals_that_of_the_plain_formula(build, full):
     plain = dict(hf.named_parameters())
     for name, p in model.hf.named_parameters():
         torch.testing.assert_close(p.grad, plain[name].grad, rtol=1e-4, atol=1e-5)
-
-
-def test_the_head_is_given_contiguous_rows(build, full):
-    model = CausalModel(build(tie_word_embeddings=False))
-    seen = []
-    model.hf.lm_head.register_forward_pre_hook(lambda _m, inputs: seen.append(inputs[0]))
-    response_logprobs(model, *full, S, 1.0)
-    assert [(t.dim(), t.is_contiguous()) for t in seen] == [(2, True)]

@@ -146,7 +146,9 @@ def test_bfloat16_policy_and_reference_agree_exactly_and_masters_are_float32(bui
 @pytest.mark.parametrize(("kind", "k"), [("llama", 0), ("llama", 2), ("qwen2", 1), ("gpt2", 0)])
 def test_saved_scalar_model_scores_identically_in_plain_transformers(build, batch, tmp_path, kind, k):
     ids, mask = batch
-    model = ScalarModel.from_causal(CausalModel(build(kind), k), generator=torch.Generator().manual_seed(1))
+    causal = CausalModel(build(kind), k)
+    causal.hf.config.pad_token_id = 2  # the EOS token, as many models have it: not what our batches are padded with
+    model = ScalarModel.from_causal(causal, generator=torch.Generator().manual_seed(1))
     model.save_pretrained(tmp_path, pad_id=0)
     plain = AutoModelForSequenceClassification.from_pretrained(tmp_path)
     assert plain.config.num_labels == 1
@@ -183,6 +185,15 @@ def test_head_of_a_scalar_model(build):
     assert abs(float(a.detach().std()) * math.sqrt(401) - 1) < 0.15
     shared = storages(drawn[0]) & storages(causal)
     assert shared == {p.data_ptr() for m in causal.backbone.shared_modules(1) for p in m.parameters()}
+
+
+def test_the_head_is_given_contiguous_rows(build, batch):
+    model = CausalModel(build(tie_word_embeddings=False))
+    seen = []
+    model.hf.lm_head.register_forward_pre_hook(lambda _m, inputs: seen.append(inputs[0]))
+    logits = model.lm_logits(model.hidden(*batch)[:, 2:-1])
+    assert logits.shape == (5, 3, 40)
+    assert [(t.shape, t.is_contiguous()) for t in seen] == [((15, 32), True)]
 
 
 def test_trunk_hash_tells_trunks_apart_and_not_dtypes(build):

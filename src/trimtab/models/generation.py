@@ -102,8 +102,6 @@ def generate(
                 rows = going if rows is None else rows[going]
                 token, done = token[going], done[going]
         hidden = decoder.step(token)
-    # Weights that autocast has cast without gradients must not be found by a later pass that wants them.
-    torch.clear_autocast_cache()
     width = int(lengths.max())
     keep = torch.arange(width, device=device) < lengths[:, None]
     return Generated(tokens[:width].T.contiguous(), keep, logprobs[:width].T.contiguous(), finished)

@@ -60,8 +60,8 @@ class Precision:
     def autocast(self) -> AbstractContextManager[Any]:
         """The context of forward passes; does nothing for float32.
 
-        Weights are cast once in each outermost context. Keep sampling and training in contexts of their own: what is
-        cast without gradients would be found by the pass that needs them.
+        float32 weights that take gradients are cast once in each outermost context, so put a whole rollout into one;
+        leave it before the weights move.
         """
         if self.dtype == "float32":
             return nullcontext()
