@@ -269,4 +269,4 @@ def test_pm_eval_as_json(trimtab, project, monkeypatch):
 def test_pm_eval_without_a_preference_model_says_how_to_get_one(trimtab, project, make_run):
     make_run(project / "runs", "main")
     done = trimtab("pm", "eval", project)
-    assert (done.code, done.err.splitlines()[-1]) == (1, "  trimtab run --until pm")
+    assert (done.code, done.err.splitlines()[-1]) == (1, f"  trimtab run {project} --run main --until pm")

@@ -45,6 +45,8 @@ def set_quiet(quiet: bool) -> None:
     """Whether narration and progress stay silent (`--quiet`); errors and data are still printed."""
     global _quiet
     _quiet = quiet
+    if quiet:
+        os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # transformers reads it when it is first imported
     if quiet or "trimtab.runs.progress" in sys.modules:
         from trimtab.runs import progress
 

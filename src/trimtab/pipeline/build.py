@@ -57,7 +57,7 @@ class Workshop:
         from trimtab.worlds.model import build_model, build_tokenizer
 
         config = self.project.config
-        hf = build_model(config.project.seed).to(self.precision.device, self.precision.dtype)
+        hf = build_model(config.project.seed).to(self.precision.device, self.precision.torch_dtype)
         model = CausalModel(hf, config.model.shared_layers)
         model.requires_grad_(False)
         return model, TextCodec(build_tokenizer(), config.model.chat_template)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from trimtab import preference
@@ -31,7 +32,8 @@ def evaluate_preference_model(
     run = Run.open(project.runs / name)
     directory = run.artifact("pm")
     if not (directory / "model").is_dir():
-        raise TrimtabError(ErrorKind.RUN, f"{run.path}: has no preference model yet", "trimtab run --until pm")
+        make = f"trimtab run {shlex.quote(str(project.directory))} --run {shlex.quote(run.name)} --until pm"
+        raise TrimtabError(ErrorKind.RUN, f"{run.path}: has no preference model yet", make)
     path = directory / "held_out.jsonl" if data is None else data
     pairs = read_pairs(path)
     shop = Workshop(project, run)
