@@ -45,6 +45,13 @@ def test_a_band_outside_the_values_is_not_drawn():
     assert 'class="healthy"' not in line_chart(Line([(0, 20.0), (1, 30.0)], "x", healthy=(0, 10)))
 
 
+def test_dots_before_the_line_begins_are_inside_the_plot():
+    svg = str(line_chart(Line([(1, 0.0), (2, 1.0)], "x", dots=[(0, 0.5), (2, 0.5)])))
+    xs = [float(x) for x in re.findall(r'class="probe" cx="([\d.]+)"', svg)]
+    ((first, _), *_) = numbers(svg, "line")[0]
+    assert (xs[0], first) == (chart.LEFT, pytest.approx((chart.LEFT + xs[1]) / 2, abs=0.1))
+
+
 def test_the_spread_is_a_standard_deviation_each_way():
     svg = line_chart(Line([(0, 1.0), (1, 1.0)], "x", spread=[(0, 0.5), (1, 0.5)]))
     (area,), (line,) = numbers(svg, "spread"), numbers(svg, "line")

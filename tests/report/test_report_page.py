@@ -10,9 +10,9 @@ import subprocess
 import sys
 
 import pytest
-from made_up_runs import PROMPTS, add_eval, add_ppo, add_preference, build, eval_rows, new_run
 
 import trimtab.report
+from made_up_runs import PROMPTS, add_eval, add_ppo, add_preference, build, eval_rows, new_run
 from trimtab.report.page import render
 from trimtab.runs.files import write_json
 from trimtab.runs.run import Run
@@ -140,17 +140,24 @@ def test_a_run_with_only_ppo(tmp_path):
 def test_a_run_under_way_and_one_that_was_killed(tmp_path):
     run = new_run(tmp_path)
     add_ppo(run, 12, status=None)
-    assert "still going on" in page(run).text
+    assert "Stage ppo is under way" in page(run).text
     run.close()
     killed = page(Run.open(run.path))
-    assert "was interrupted" in killed.text
+    assert "Stage ppo was interrupted" in killed.text
     assert "12 of 40" in killed.text
 
 
 def test_the_report_stage_itself_does_not_make_the_run_look_unfinished(tmp_path):
     run = build(tmp_path)
     run.begin_stage("report", "r" * 64)
-    assert "still going on" not in page(run).text
+    assert "is under way" not in page(run).text
+
+
+def test_a_failed_stage_is_named(tmp_path):
+    run = build(tmp_path)
+    run.begin_stage("label", "new")
+    run.end_stage("label", "failed")
+    assert "Stage label failed" in page(run).text
 
 
 def test_a_half_written_run(tmp_path):

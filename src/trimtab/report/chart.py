@@ -146,7 +146,8 @@ def _scale(points: Sequence[Point], drawn: Sequence[Point]) -> _Scale:
     room = max((high - low) * 0.06, 1e-6 * max(abs(low), abs(high)), 1e-12)
     if high - low < 2 * room:
         room = 0.1 * abs(high) or 0.1
-    return _Scale(points[0][0], points[-1][0], low - room, high + room)
+    xs = [x for x, _ in (*points, *drawn)]
+    return _Scale(min(xs), max(xs), low - room, high + room)
 
 
 def _healthy(band: tuple[float | None, float | None] | None, scale: _Scale) -> Markup:

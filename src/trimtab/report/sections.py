@@ -54,17 +54,20 @@ class Shown:
 
 def status_text(facts: Facts) -> str:
     """Where the run stands, in a sentence if it is not simply done."""
-    status = facts.run.status
-    words = {
-        StageStatus.DONE: "",
-        StageStatus.PENDING: "Nothing has been run yet.",
-        StageStatus.RUNNING: "This run is still going on; the page shows what there was when it was written.",
-        StageStatus.FAILED: "A stage of this run failed; the page shows what there was.",
-        StageStatus.INTERRUPTED: "This run was interrupted; the page shows what there was.",
-    }
-    # the report is itself a stage, and the only one under way while it is written
-    going = [name for name, stage in facts.stages.items() if stage.status is not StageStatus.DONE]
-    return "" if going == ["report"] else words[status]
+    # the report is itself a stage, and under way while it is written
+    stages = {name: stage.status for name, stage in facts.stages.items() if name != "report"}
+    if not stages:
+        return "Nothing has been run yet."
+    shown = "the page shows what there was when it was written."
+    for status, words in (
+        (StageStatus.RUNNING, "is under way" if facts.run.locked else "was interrupted"),
+        (StageStatus.FAILED, "failed"),
+        (StageStatus.INTERRUPTED, "was interrupted"),
+    ):
+        names = [name for name, found in stages.items() if found is status]
+        if names:
+            return f"Stage {' and '.join(names)} {words}; {shown}"
+    return ""
 
 
 def tiles(facts: Facts) -> list[dict[str, str]]:
