@@ -66,8 +66,8 @@ def kl_estimate(
         return 0.5 * d.square()
     if estimator == "k3":
         d = d.clamp(min=-MAX_LOG_RATIO)
-        # expm1, because exp(-d) - 1 loses every digit of a small d; the clamp removes its last rounding error
-        return (torch.expm1(-d) + d).clamp(min=0.0)
+        # expm1, because exp(-d) - 1 loses every digit of a small d, and can come out negative
+        return torch.expm1(-d) + d
     raise TrimtabError(
         ErrorKind.CONFIG, f'no KL estimator "{estimator}"', 'of sampled tokens there are "k1", "k2", "k3"'
     )
