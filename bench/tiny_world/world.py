@@ -25,12 +25,12 @@ from trimtab.labeling import label_pairs
 from trimtab.labeling.labels import to_pairs
 from trimtab.models.loading import load_causal_lm, load_codec
 from trimtab.models.roles import CausalModel
+from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec
 from trimtab.preference import PreferenceModel
 from trimtab.runs.files import stable_hash, write_json
 from trimtab.sampling.responses import sample_responses
 from trimtab.scoring import FunctionScorer, Scorer
-from trimtab.training.seeds import torch_stream
 from trimtab.worlds import project as tiny_project
 from trimtab.worlds.gold import GoldScorer, gold
 from trimtab.worlds.judge import SimulatedJudge

@@ -256,3 +256,18 @@ def test_nearest_key():
     assert nearest_key("ppo.betaa") == "ppo.beta"
     assert nearest_key("learning_rate") in {"sft.learning_rate", "preference.learning_rate", "ppo.learning_rate"}
     assert nearest_key("ppo.qqqqqq") is None
+
+
+@pytest.mark.parametrize("key", ["ppo.top_k", "ppo.top_p", "sample.repetition_penalty", "ppo.min_new_tokens"])
+def test_restricted_sampling_is_refused_with_the_reason(tmp_path, key):
+    section, name = key.split(".")
+    message = refused(write(tmp_path, f"[{section}]\n{name} = 1\n"))
+    assert key in message
+    assert "whole softmax" in message
+    assert f"{section}.temperature" in message
+    assert "did you mean" not in message
+
+
+def test_a_horizon_that_could_turn_beta_negative_is_refused(tmp_path):
+    text = '[ppo]\nkl_controller = "adaptive"\nkl_target_nats = 6\nbatch_size = 100\nkl_horizon_episodes = 20\n'
+    assert "kl_horizon_episodes = 20 is too short" in refused(write(tmp_path, text))

@@ -69,9 +69,9 @@ def test_gae_by_hand() -> None:
 
 
 def test_prompt_value_by_hand() -> None:
-    # gamma .9.  row 0: G = .81, .9, 1 less V = .5.  row 1: G = 1 + .9*2 = 2.8, 2 less V = 3.  row 2 counts nothing
+    # gamma .9.  row 0: R = .81 less V = .5 at every token.  row 1: R = 1 + .9*2 = 2.8 less V = 3.  row 2 counts nothing
     advantages, returns = prompt_value_advantages(REWARDS, torch.tensor([0.5, 3.0, NAN]), MASK, 0.9)
-    expected = torch.tensor([[0.31, 0.4, 0.5], [-0.2, -1.0, 0.0], [0.0, 0.0, 0.0]])
+    expected = torch.tensor([[0.31, 0.31, 0.31], [-0.2, -0.2, 0.0], [0.0, 0.0, 0.0]])
     torch.testing.assert_close(advantages, expected, rtol=0, atol=5e-7)
     expected = torch.tensor([[0.81, 0.9, 1.0], [2.8, 2.0, 0.0], [0.0, 0.0, 0.0]])
     torch.testing.assert_close(returns, expected, rtol=0, atol=5e-7)
@@ -99,7 +99,8 @@ def test_prompt_value_equals_a_slow_derivation(rollout, gamma) -> None:
         for t in range(mask.shape[1]):
             slow = math.fsum(gamma ** (s - t) * float(rewards[i, s]) for s in range(t, length))
             assert returns[i, t].item() == pytest.approx(slow, abs=5e-6)
-            expected = slow - float(values[i, 0]) if t < length else 0.0
+            whole = math.fsum(gamma**s * float(rewards[i, s]) for s in range(length))
+            expected = whole - float(values[i, 0]) if t < length else 0.0
             assert advantages[i, t].item() == pytest.approx(expected, abs=5e-6)
 
 
@@ -156,7 +157,7 @@ def test_half_precision_is_computed_in_float32() -> None:
     rewards = torch.tensor([[256.0, 1.0]], dtype=torch.bfloat16)
     mask = torch.ones(1, 2, dtype=torch.bool)
     assert gae(rewards, torch.zeros_like(rewards), mask, 1, 1).returns.tolist() == [[257.0, 1.0]]
-    assert prompt_value_advantages(rewards, rewards[:, 1], mask, 1).advantages.tolist() == [[256.0, 0.0]]
+    assert prompt_value_advantages(rewards, rewards[:, 1], mask, 1).advantages.tolist() == [[256.0, 256.0]]
     # mean of the others 128.5
     scores = torch.tensor([0.0, 256.0, 1.0], dtype=torch.bfloat16)
     assert rloo(scores, torch.tensor([0, 0, 0]))[0].item() == pytest.approx(-128.5, rel=1e-6)

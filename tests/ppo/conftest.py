@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from trimtab.config.schema import PPOConfig
 from trimtab.data.records import Prompt, Response
 from trimtab.models.roles import CausalModel
 from trimtab.models.tokens import TextCodec
@@ -44,12 +43,3 @@ def few_prompts() -> list[Prompt]:
 @pytest.fixture
 def scorer() -> LengthScorer:
     return LengthScorer()
-
-
-def small(**changes: object) -> PPOConfig:
-    """Two iterations of eight responses, with learning rates that move something."""
-    settings = {
-        "iterations": 2, "batch_size": 8, "max_new_tokens": 6, "learning_rate": 1e-3, "value_learning_rate": 1e-3,
-        "epochs": 2, "minibatches": 2, "checkpoint_every": 1, "probe_prompts": 2,
-    }  # fmt: skip
-    return PPOConfig.model_validate(settings | changes)

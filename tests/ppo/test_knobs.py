@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.ppo.conftest import small
+from ppo_settings import small
 from trimtab import ppo
 from trimtab.config.schema import PPOConfig
 from trimtab.models.roles import ScalarModel
@@ -32,7 +32,17 @@ FLIPS: dict[str, tuple[Any, dict[str, Any]]] = {
     "kl_estimator": ("k3", {"beta": 1.0}),
     "kl_controller": ("scheduled", {}),  # the schedule itself comes with it, see below
     "beta": (0.5, {}),
-    "kl_target_nats": (9.0, {"kl_controller": "adaptive", "kl_target_nats": 0.01, "kl_horizon_episodes": 40}),
+    # KL is 0 at the first iteration whatever the target: beta tells targets apart from the third on
+    "kl_target_nats": (
+        9.0,
+        {
+            "kl_controller": "adaptive",
+            "kl_target_nats": 1e-4,
+            "kl_horizon_episodes": 40,
+            "iterations": 4,
+            "learning_rate": 1e-2,
+        },
+    ),
     "kl_horizon_episodes": (20, {"kl_controller": "adaptive", "kl_target_nats": 9.0, "kl_horizon_episodes": 40}),
     "beta_schedule": ([(0, 0.3), (1, 0.1)], {"kl_controller": "scheduled", "beta_schedule": [(0, 0.3), (1, 0.9)]}),
     "advantage": ("rloo", {"responses_per_prompt": 2, "value_learning_rate": 1e-5}),
@@ -74,7 +84,9 @@ def test_every_setting_is_covered():
 def _history(base, codec, prompts, **settings: Any) -> list[dict[str, float]]:
     config = small(**settings)
     scorers = {
-        "preference": FunctionScorer("a", lambda p, r: [0.1 * len(x.split()) + 0.01 * (sum(map(ord, x)) % 17) for x in r]),
+        "preference": FunctionScorer(
+            "a", lambda p, r: [0.1 * len(x.split()) + 0.01 * (sum(map(ord, x)) % 17) for x in r]
+        ),
         "other": FunctionScorer("b", lambda p, r: [-0.3 * len(x.split()) for x in r]),
     }
     reward = {config.reward: 1.0} if isinstance(config.reward, str) else config.reward
@@ -92,7 +104,10 @@ def test_setting_changes_the_run(base, codec, few_prompts, setting):
     if setting == "kl_controller":
         changed |= {"beta_schedule": [(0, 0.5)]}
     if setting == "advantage":
-        common, changed = {"responses_per_prompt": 2}, {"responses_per_prompt": 2, "advantage": value, "value_learning_rate": 1e-5}
+        common, changed = (
+            {"responses_per_prompt": 2},
+            {"responses_per_prompt": 2, "advantage": value, "value_learning_rate": 1e-5},
+        )
     before, after = _history(base, codec, few_prompts, **common), _history(base, codec, few_prompts, **changed)
     keys = before[-1].keys() & after[-1].keys()
     assert len(before) != len(after) or any(a[k] != b[k] for a, b in zip(before, after, strict=True) for k in keys)
@@ -104,6 +119,14 @@ def test_checkpoint_every_and_probe_prompts(base, codec, few_prompts, scorer, tm
         run = Run.create(tmp_path, f"r{every}", config={}, seed=0)
         run.begin_stage("ppo", "f")
         held_out = ppo.HeldOut(few_prompts[:3], {}, every)
-        ppo.train(small(checkpoint_every=every, probe_prompts=probes), base.fork(True), codec, few_prompts, scorer, run=run, held_out=held_out)
+        ppo.train(
+            small(checkpoint_every=every, probe_prompts=probes),
+            base.fork(True),
+            codec,
+            few_prompts,
+            scorer,
+            run=run,
+            held_out=held_out,
+        )
         found[every] = len(list(run.checkpoint_dir("ppo").iterdir())), len(run.samples(step=2))
     assert found == {1: (2, 1), 2: (1, 3)}

@@ -16,10 +16,11 @@ from trimtab.constitution import Constitution, load_constitution
 from trimtab.data.records import CandidatePair, Prompt, Response
 from trimtab.errors import TrimtabError
 from trimtab.models.roles import CausalModel
+from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec
 from trimtab.sampling import pairs as module
 from trimtab.sampling.pairs import MAX_REDRAWS, sample_pairs, summarise
-from trimtab.sampling.responses import named_generator, sample_responses
+from trimtab.sampling.responses import sample_responses
 from trimtab.worlds import tiny
 from trimtab.worlds.model import build_model, build_tokenizer
 
@@ -209,7 +210,7 @@ def test_responses_come_from_the_models_distribution(model: CausalModel, codec: 
     prompt = PROMPTS[0]
     n = 4000
     drawn = sample_responses(
-        model, codec, [prompt] * n, max_new_tokens=1, temperature=0.7, batch_size=500, generator=named_generator(0, "t")
+        model, codec, [prompt] * n, max_new_tokens=1, temperature=0.7, batch_size=500, generator=torch_stream(0, "t")
     )
     with torch.no_grad():
         logits = model.hf(torch.tensor([codec.prompt_ids(prompt)])).logits[0, -1].double()
@@ -230,15 +231,6 @@ def test_a_prompt_that_does_not_fit_is_named(model: CausalModel, codec: TextCode
         sample_responses(
             model, codec, PROMPTS, max_new_tokens=41, temperature=1.0, batch_size=4, generator=torch.Generator()
         )
-
-
-def test_named_streams_are_independent() -> None:
-    draws = [
-        torch.rand(4, generator=named_generator(*names)).tolist()
-        for names in ((0, "a"), (0, "b"), (1, "a"), (0, "a", 1))
-    ]
-    assert len({tuple(d) for d in draws}) == 4
-    assert torch.rand(4, generator=named_generator(0, "a")).tolist() == draws[0]
 
 
 def test_package_exports() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.seeds import torch_stream
 from trimtab.training import checkpoint as module
 from trimtab.training.checkpoint import (
     checkpoints,
@@ -23,7 +24,6 @@ from trimtab.training.checkpoint import (
 )
 from trimtab.training.optim import Optimiser
 from trimtab.training.precision import Precision
-from trimtab.training.seeds import torch_stream
 
 STATE = {
     "step": 3,

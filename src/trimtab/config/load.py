@@ -230,8 +230,21 @@ def _problem(detail: dict[str, Any], layers: _Layers) -> list[str]:
     return [f"{layers.source}: {'.'.join(location)}: {detail['msg']}"]
 
 
+RESTRICTED_SAMPLING = frozenset(
+    {"top_k", "top_p", "min_p", "typical_p", "repetition_penalty", "no_repeat_ngram_size", "min_length",
+     "min_new_tokens", "num_beams", "do_sample"}
+)  # fmt: skip
+"""Settings of other generators that Trimtab has none of on purpose, see `_unknown`."""
+
+
 def _unknown(key: str, where: str) -> str:
-    section = key.partition(".")[0]
+    section, _, name = key.partition(".")
+    if name in RESTRICTED_SAMPLING:
+        return (
+            f"{where}: there is no {key}: responses are sampled from the whole softmax. With a restricted sampler the "
+            "log-probabilities are not those of the tokens' distribution, KL to the reference turns negative and is "
+            f"exploited; {section}.temperature is the one knob"
+        )
     near = nearest_key(key)
     if "." not in key:
         close = difflib.get_close_matches(key, list(sections()), n=1)

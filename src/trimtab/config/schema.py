@@ -226,7 +226,7 @@ class PPOConfig(Section):
     """Advantages to mean 0, variance 1 over the batch's tokens."""
     # value model
     value: Literal["token", "prompt"] = "token"
-    """token: a value at every token; prompt: V(prompt) only, advantage = reward-to-go minus V."""
+    """token: a value at every token; prompt: V(prompt) only, the advantage of every token is R - V."""
     value_init: Literal["preference", "reference"] = "preference"
     """Weights that the value model starts from; without a preference model it is the reference."""
     value_normalisation: bool = False
@@ -304,6 +304,9 @@ class PPOConfig(Section):
              'kl_estimator = "k1" as a loss has zero expected gradient on on-policy samples: use "k2", "k3" or "full"'),
             (adaptive and (self.kl_target_nats is None or self.kl_horizon_episodes is None),
              'kl_controller = "adaptive" needs kl_target_nats and kl_horizon_episodes'),
+            (adaptive and self.kl_horizon_episodes is not None and self.kl_horizon_episodes <= 0.2 * self.batch_size,
+             f"kl_horizon_episodes = {self.kl_horizon_episodes} is too short for batch_size = {self.batch_size}: beta "
+             "could turn negative; several iterations' worth of responses is usual"),
             (adaptive and self.beta == 0, "beta = 0 can never adapt (it is multiplied): start above 0"),
             (not adaptive and (self.kl_target_nats is not None or self.kl_horizon_episodes is not None),
              f'kl_target_nats and kl_horizon_episodes have no effect with kl_controller = "{self.kl_controller}"'),

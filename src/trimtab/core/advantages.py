@@ -78,7 +78,7 @@ def prompt_value_advantages(
     mask: Bool[Tensor, "B T"],
     gamma: Number,
 ) -> Advantages:
-    """Advantages against a value of the prompt alone: A_t = G_t - V(x), G_t the discounted reward-to-go.
+    """Advantages against a value of the prompt alone: every token has A = R - V(x), R the discounted sum of rewards.
 
     Args:
         rewards: [B, T] reward for the token at t.
@@ -87,7 +87,7 @@ def prompt_value_advantages(
         gamma: discount a token, in [0, 1].
 
     Returns:
-        Advantages; `returns` holds G_t, and `returns[:, 0]` is the target of V(x).
+        Advantages; `returns` holds the discounted reward-to-go G_t, and `returns[:, 0]` = R is the target of V(x).
 
     Raises:
         TrimtabError: the mask is False everywhere, or not right-padded.
@@ -95,7 +95,8 @@ def prompt_value_advantages(
     require_counted(mask)
     require_prefix(mask)
     returns = _discounted_sums(keep(rewards.detach(), mask), gamma)
-    return Advantages(keep(returns - values.detach().float().unsqueeze(1), mask), returns)
+    advantages = (returns[:, 0] - values.detach().float()).unsqueeze(1).expand_as(returns)
+    return Advantages(keep(advantages, mask), returns)
 
 
 def _centred(scores: Tensor, groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -17,9 +17,9 @@ from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.evaluation.compare import POLICY, REFERENCE, WinRate, compare_samples
 from trimtab.models.generation import generate
 from trimtab.models.roles import CausalModel
+from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec, left_pad
 from trimtab.scoring import Scorer, checked_scores
-from trimtab.training.seeds import torch_stream
 
 __all__ = ["Autocast", "win_rate"]
 

@@ -121,7 +121,7 @@ class Workshop:
                 raise TrimtabError(
                     ErrorKind.CONFIG,
                     f"eval.measures names {spec!r}, which the policy was trained on",
-                    "an independent measure is one that the reward does not contain; the trained score is shown beside it anyway",
+                    "name a measure that the reward does not contain; the trained score is shown beside it anyway",
                 )
         return [build_scorer(spec, available, self.project.directory) for spec in config.eval.measures]
 

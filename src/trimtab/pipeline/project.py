@@ -84,7 +84,9 @@ class Project:
         """
         path = self.file(name)
         if not path.is_file():
-            raise TrimtabError(ErrorKind.DATA, f"{path}: there is no such file", f"it is named in {self.directory / CONFIG_NAME}")
+            raise TrimtabError(
+                ErrorKind.DATA, f"{path}: there is no such file", f"it is named in {self.directory / CONFIG_NAME}"
+            )
         return file_hash(path)
 
     def code_hashes(self, specs: list[str]) -> dict[str, str]:

@@ -25,7 +25,11 @@ Say = Callable[[str], None]
 def open_run(project: Project, name: str, existing: Existing = "resume") -> Run:
     """The run `name` of the project, made or taken up for writing."""
     return Run.create(
-        project.runs, name, config=project.config.model_dump(mode="json"), seed=project.config.project.seed, existing=existing
+        project.runs,
+        name,
+        config=project.config.model_dump(mode="json"),
+        seed=project.config.project.seed,
+        existing=existing,
     )
 
 
@@ -95,7 +99,9 @@ def _chosen(states: Sequence[StageState], until: StageName | None, start: StageN
     order = list(STAGES)
     last = order.index(until) if until else len(order) - 1
     if start and order.index(start) > last:
-        raise TrimtabError(ErrorKind.USAGE, f"--from {start} comes after --until {until}", f"the order is {', '.join(order)}")
+        raise TrimtabError(
+            ErrorKind.USAGE, f"--from {start} comes after --until {until}", f"the order is {', '.join(order)}"
+        )
     if start:
         _require_before({state.name: state for state in states}, start)
         first = order.index(start)
@@ -129,7 +135,9 @@ def _execute(project: Project, run: Run, state: StageState, say: Say) -> None:
     except KeyboardInterrupt:
         run.end_stage(state.name, StageStatus.INTERRUPTED)
         raise TrimtabError(
-            ErrorKind.INTERRUPTED, f"stage {state.name} was interrupted", "the same command goes on from its last checkpoint"
+            ErrorKind.INTERRUPTED,
+            f"stage {state.name} was interrupted",
+            "the same command goes on from its last checkpoint",
         ) from None
     except BaseException:
         run.end_stage(state.name, StageStatus.FAILED)

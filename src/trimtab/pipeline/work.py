@@ -1,7 +1,7 @@
 """The work of each stage: read its inputs from the run directory, call the room that does it, write its artifacts.
 
-Every function takes a `Workshop`, returns a JSON-able summary that goes into `artifacts/<stage>/result.json`, and goes on
-from what an interrupted attempt left: checkpoints, sampled pairs, recorded verdicts, evaluated rows.
+Every function takes a `Workshop`, returns a JSON-able summary that goes into `artifacts/<stage>/result.json`, and goes
+on from what an interrupted attempt left: checkpoints, sampled pairs, recorded verdicts, evaluated rows.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def run_sample(shop: Workshop) -> Result:
     shop.check_prompts(shop.project.prompts, codec, config.prompts.train)
     partial = target / "partial.jsonl"
     target.mkdir(parents=True, exist_ok=True)
-    done = read_candidates(partial) if partial.exists() else []
+    done = read_candidates(partial, partial=True) if partial.exists() else []
     constitution = shop.project.constitution if config.sample.source == "contrast" else None
     bar, report = _counter("sample")
     with bar, shop.precision.autocast():
@@ -69,7 +69,12 @@ def run_sample(shop: Workshop) -> Result:
     write_candidates(target / "pairs.jsonl", pairs)
     partial.unlink(missing_ok=True)
     summary = sampling.summarise(pairs, len(shop.project.prompts) * config.sample.pairs_per_prompt)
-    return {"source": config.sample.source, "prompts": len(shop.project.prompts), "pairs": len(pairs), **summary._asdict()}
+    return {
+        "source": config.sample.source,
+        "prompts": len(shop.project.prompts),
+        "pairs": len(pairs),
+        **summary._asdict(),
+    }
 
 
 def run_label(shop: Workshop) -> Result:
@@ -112,9 +117,7 @@ def run_pm(shop: Workshop) -> Result:
     model = preference.train(
         config.preference, base, codec, pairs, run=shop.run, seed=config.project.seed, precision=shop.precision
     )
-    training, held_out = preference.split_by_prompt(
-        pairs, config.preference.validation_fraction, config.project.seed
-    )
+    training, held_out = preference.split_by_prompt(pairs, config.preference.validation_fraction, config.project.seed)
     metrics = preference.evaluate(model, held_out, seed=config.project.seed)
     directory = shop.run.artifact("pm")
     model.save(directory / "model", held_out_accuracy=metrics.accuracy.mean)
@@ -130,7 +133,9 @@ def run_ppo(shop: Workshop) -> Result:
     scorer = shop.reward(pm)
     policy = reference.fork(trainable=True)
     probes = shop.project.held_out_prompts[: config.ppo.probe_prompts]
-    held_out = ppo.HeldOut(probes, {m.name: m for m in shop.measures()}, config.ppo.checkpoint_every) if probes else None
+    held_out = (
+        ppo.HeldOut(probes, {m.name: m for m in shop.measures()}, config.ppo.checkpoint_every) if probes else None
+    )
     result = ppo.train(
         config.ppo, policy, codec, shop.project.prompts, scorer, preference=pm.model if pm else None, run=shop.run,
         seed=config.project.seed, precision=shop.precision, held_out=held_out,

@@ -1,8 +1,8 @@
 """Invariants of the loop, measured while it runs: what breaks silently in other people's PPO is an error here.
 
 float32: the sampler's log-probabilities equal the trainer's (so that the ratio is 1 at the first minibatch), KL to the
-reference is 0 at step 0, padding changes nothing. In bfloat16 and float16 the sampler and the trainer differ by rounding;
-the trainer then recomputes the old log-probabilities and the gap is held against a measured band.
+reference is 0 at step 0, padding changes nothing. In bfloat16 and float16 the sampler and the trainer differ by
+rounding; the trainer then recomputes the old log-probabilities and the gap is held against a measured band.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Band:
 
 
 BANDS = {"float32": Band(1e-4, 1e-3), "bfloat16": Band(0.1, 1.0), "float16": Band(0.02, 0.25)}
-"""By compute dtype. bfloat16 on SmolLM2-135M was measured at .036 on average and .20 at most; the band leaves a factor."""
+"""By compute dtype. bfloat16 on SmolLM2-135M was measured at .036 on average and .20 at most."""
 
 RATIO_TOLERANCE = 1e-3
 """|ratio - 1| at the first minibatch, and nats per token of KL at step 0."""
@@ -60,7 +60,8 @@ class Checks:
         if not gap <= BANDS[self._dtype].maximum:
             self._broken(
                 "padding",
-                f"padding changes log-probabilities by {gap:.2g} nats ({self._dtype} explains {BANDS[self._dtype].maximum:g})",
+                f"padding changes log-probabilities by {gap:.2g} nats; "
+                f"{self._dtype} explains {BANDS[self._dtype].maximum:g}",
                 "the model must honour the attention mask and position ids",
             )
 

@@ -90,7 +90,9 @@ def batch_logprobs(
     for start in range(0, rollout.ids.shape[0], rows):
         part = slice(start, start + rows)
         ids, mask = rollout.ids[part], rollout.mask[part]
-        of_ref = response_logprobs(reference, ids, mask, rollout.prompt_width, config.temperature, want_logits=want_full)
+        of_ref = response_logprobs(
+            reference, ids, mask, rollout.prompt_width, config.temperature, want_logits=want_full
+        )
         ref.append(of_ref.logprobs)
         if reuse and not want_full:
             old.append(rollout.logprobs[part])
@@ -98,6 +100,8 @@ def batch_logprobs(
         of_old = response_logprobs(policy, ids, mask, rollout.prompt_width, config.temperature, want_logits=want_full)
         old.append(rollout.logprobs[part] if reuse else of_old.logprobs)
         if want_full:
+            assert of_old.logits is not None
+            assert of_ref.logits is not None
             full.append(full_kl(of_old.logits, of_ref.logits))
     return LogProbs(torch.cat(old), torch.cat(ref), torch.cat(full) if full else None)
 
@@ -170,7 +174,9 @@ def build_experience(
 def _rewards(logprobs: LogProbs, scores: Tensor, mask: Tensor, config: PPOConfig, beta: float) -> Tensor:
     kl = logprobs.full_kl
     if kl is None:
-        kl = kl_estimate(logprobs.old, logprobs.reference, "k1" if config.kl_placement == "loss" else config.kl_estimator)
+        kl = kl_estimate(
+            logprobs.old, logprobs.reference, "k1" if config.kl_placement == "loss" else config.kl_estimator
+        )
     if config.kl_placement == "loss":
         rewards = token_rewards(scores, kl, mask, 0.0)
     elif config.kl_placement == "token":
@@ -179,4 +185,3 @@ def _rewards(logprobs: LogProbs, scores: Tensor, mask: Tensor, config: PPOConfig
         rewards = sequence_rewards(scores, kl, mask, beta, "sum" if config.kl_placement == "sequence_sum" else "mean")
     # The mean carries the sign of "better or worse than before": only the scale is taken out.
     return whiten(rewards, mask, shift_mean=False) if config.reward_whitening else rewards
-

@@ -18,12 +18,12 @@ from trimtab.core.masked import explained_variance, masked_mean, masked_sum, mas
 from trimtab.data.records import Prompt
 from trimtab.models.logprobs import response_logprobs
 from trimtab.models.roles import CausalModel
+from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec
 from trimtab.ppo.experience import Experience, LogProbs
 from trimtab.ppo.rollout import Rollout, encode_prompts, sample_rollout
 from trimtab.scoring import MixtureScorer, Scorer, checked_scores
 from trimtab.stats.text import distinct_n, repetition_rate
-from trimtab.training.seeds import torch_stream
 
 __all__ = ["HeldOut", "Probe", "iteration_signals"]
 
@@ -111,7 +111,9 @@ class Probe:
         ]
 
 
-def _sequence_kl(policy: CausalModel, reference: CausalModel, rollout: Rollout, n: int, temperature: float) -> list[float]:
+def _sequence_kl(
+    policy: CausalModel, reference: CausalModel, rollout: Rollout, n: int, temperature: float
+) -> list[float]:
     new, ref = (
         response_logprobs(model, rollout.ids[:n], rollout.mask[:n], rollout.prompt_width, temperature).logprobs
         for model in (policy, reference)

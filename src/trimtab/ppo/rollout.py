@@ -16,8 +16,8 @@ from trimtab.data.records import Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.generation import generate
 from trimtab.models.roles import CausalModel
+from trimtab.models.seeds import numpy_stream
 from trimtab.models.tokens import TextCodec, left_pad
-from trimtab.training.seeds import numpy_stream
 
 __all__ = ["EncodedPrompts", "PromptOrder", "Rollout", "encode_prompts", "sample_rollout"]
 
@@ -142,4 +142,3 @@ def sample_rollout(
         finished=out.finished,
         groups=groups,
     )
-

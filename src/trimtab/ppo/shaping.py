@@ -17,6 +17,7 @@ from trimtab.config.schema import PPOConfig
 from trimtab.core.normalisers import RunningMoments
 from trimtab.core.rewards import clip_scores, penalise, transform_scores, win_probability
 from trimtab.data.records import Prompt
+from trimtab.errors import ErrorKind, TrimtabError
 
 __all__ = ["CALIBRATION_RESPONSES", "REFERENCE_RESPONSES", "ScoreShaper"]
 
@@ -41,7 +42,14 @@ class ScoreShaper:
     def calibrate(self, prompts: Sequence[Prompt]) -> None:
         """Measure the reference's scores once, where the config asks for fixed statistics."""
         if self._config.score_normalisation == "reference" and self._moments.count == 0:
-            self._moments.update(torch.from_numpy(self._reference_scores(prompts, 1)).flatten())
+            scores = torch.from_numpy(self._reference_scores(prompts, 1)).flatten()
+            if float(scores.max() - scores.min()) == 0:
+                raise TrimtabError(
+                    ErrorKind.REWARD,
+                    f"the reference's {len(scores)} scores are all {float(scores[0]):g}: there is nothing to scale by",
+                    'use a reward that tells responses apart, or ppo.score_normalisation = "none"',
+                )
+            self._moments.update(scores)
 
     def shape(self, scores: Tensor, prompts: Sequence[Prompt], lengths: Tensor, finished: Tensor) -> Tensor:
         """Shaped scores, float32 [B].

@@ -12,6 +12,7 @@ Left out on purpose: reuse of the shared layers' activations, other generation e
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,11 +27,12 @@ from trimtab.core.normalisers import RunningMoments
 from trimtab.data.records import Prompt
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import CausalModel, ScalarModel
+from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec
 from trimtab.ppo.checks import Checks, logprob_gap, padding_gap
 from trimtab.ppo.experience import LogProbs, batch_logprobs, batch_values, build_experience
 from trimtab.ppo.measure import HeldOut, Probe, iteration_signals
-from trimtab.ppo.rollout import EncodedPrompts, PromptOrder, Rollout, encode_prompts, sample_rollout
+from trimtab.ppo.rollout import PromptOrder, Rollout, encode_prompts, sample_rollout
 from trimtab.ppo.shaping import CALIBRATION_RESPONSES, ScoreShaper
 from trimtab.ppo.update import Learner, update
 from trimtab.runs.callbacks import Action, Callback, IterationView, StatefulCallback
@@ -40,9 +42,8 @@ from trimtab.scoring import Scorer, checked_scores
 from trimtab.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint, step_path
 from trimtab.training.optim import Optimiser
 from trimtab.training.precision import Precision
-from trimtab.training.seeds import torch_stream
 
-__all__ = ["HeldOut", "PPOResult", "RUNTIME_KNOBS", "train"]
+__all__ = ["RUNTIME_KNOBS", "HeldOut", "PPOResult", "train"]
 
 RUNTIME_KNOBS = ("beta", "learning_rate", "value_learning_rate", "epochs", "clip_range", "dual_clip")
 """Settings of `[ppo]` that an `Action` may change while the run goes on."""
@@ -89,6 +90,7 @@ def train(
     Raises:
         TrimtabError: kind config, data, reward, check or failed, each naming the culprit.
     """
+    _warn_of_biased_penalty(config)
     trainer = _Trainer(config, policy, codec, prompts, scorer, preference, run, seed, precision, held_out)
     return trainer.fit(callbacks)
 
@@ -177,7 +179,9 @@ class _Trainer:
             counted = experience.returns if self.config.value == "prompt" else experience.returns[rollout.response_mask]
             self.learner.moments.update(counted)
         scored = time.perf_counter()
-        stats = update(self.learner, experience, self.config, beta, torch_stream(self.seed, "minibatch", self.iteration))
+        stats = update(
+            self.learner, experience, self.config, beta, torch_stream(self.seed, "minibatch", self.iteration)
+        )
         done = time.perf_counter()
         if stats.first_ratio_deviation is not None:
             self.checks.first_ratio(stats.first_ratio_deviation)
@@ -186,7 +190,12 @@ class _Trainer:
         signals |= stats.signals() | checks | self.precision.signals()
         signals |= {f"{name}/learning_rate": o.last_learning_rate for name, o in self.learner.optimisers.items()}
         signals["kl/beta"] = beta
-        times = {"rollout": sampled - start, "score": scored - sampled, "update": done - scored, "iteration": done - start}
+        times = {
+            "rollout": sampled - start,
+            "score": scored - sampled,
+            "update": done - scored,
+            "iteration": done - start,
+        }
         signals |= {f"time/{name}_s": seconds for name, seconds in times.items()}
         signals["rate/response_tokens_per_s"] = float(rollout.lengths.sum()) / times["iteration"]
         self.controller.update(signals["kl/reference"], len(rollout.prompts))
@@ -199,7 +208,10 @@ class _Trainer:
         n = self.config.batch_size // self.config.responses_per_prompt
         chosen = self._prompts_at(self.iteration * n, n)
         return self._sample(
-            self.learner.policy, chosen, self.config.responses_per_prompt, torch_stream(self.seed, "rollout", self.iteration)
+            self.learner.policy,
+            chosen,
+            self.config.responses_per_prompt,
+            torch_stream(self.seed, "rollout", self.iteration),
         )
 
     def _sample(self, model: CausalModel, prompts: Sequence[Prompt], k: int, generator: torch.Generator) -> Rollout:
@@ -224,7 +236,7 @@ class _Trainer:
         return logprobs, values
 
     def _check_before(self, rollout: Rollout, logprobs: LogProbs) -> dict[str, float]:
-        signals = {}
+        signals: dict[str, float] = {}
         if self.precision.dtype != "float32":
             mean, maximum = logprob_gap(rollout.logprobs, logprobs.old, rollout.response_mask)
             self.checks.gap(mean, maximum)
@@ -278,7 +290,9 @@ class _Trainer:
         key = (action.key or "").removeprefix("ppo.")
         if key not in RUNTIME_KNOBS:
             raise TrimtabError(
-                ErrorKind.USAGE, f"an action may not set {action.key!r} during a run", f"one of {', '.join(RUNTIME_KNOBS)}"
+                ErrorKind.USAGE,
+                f"an action may not set {action.key!r} during a run",
+                f"one of {', '.join(RUNTIME_KNOBS)}",
             )
         self.config = PPOConfig.model_validate(self.config.model_dump() | {key: action.value})
         if key == "beta":
@@ -321,7 +335,7 @@ class _Trainer:
             "actions": self.actions,
             "knobs": {key: getattr(self.config, key) for key in RUNTIME_KNOBS},
             "stopped": self.result.stopped,
-            "callbacks": [c.state_dict() if isinstance(c, StatefulCallback) else {} for c in callbacks],
+            "callbacks": {key: callback.state_dict() for key, callback in _stateful(callbacks)},
         }
         save_checkpoint(step_path(self.run.checkpoint_dir("ppo"), self.iteration), state)
 
@@ -334,22 +348,44 @@ class _Trainer:
         self._load_learning_state(state)
         self.iteration, self.actions = state["iteration"], state["actions"]
         self.result.stopped = state["stopped"]
-        for callback, saved in zip(callbacks, state["callbacks"], strict=True):
-            if isinstance(callback, StatefulCallback):
-                callback.load_state_dict(saved)
+        for key, callback in _stateful(callbacks):
+            if key in state["callbacks"]:  # one that is new since the checkpoint starts afresh
+                callback.load_state_dict(state["callbacks"][key])
         self.run.rewind("ppo", self.iteration)
         self.result.history = [row for row in self.run.metrics("ppo") if 0 < row["step"] <= self.iteration]
 
     def _rollback(self, step: int | None) -> None:
         """Weights, optimisers and controllers go back to the checkpoint of `step`; iterations and prompts go on."""
         if self.run is None or step is None:
-            raise TrimtabError(ErrorKind.USAGE, f"cannot roll back to step {step}", "a rollback needs a run with checkpoints")
+            raise TrimtabError(
+                ErrorKind.USAGE, f"cannot roll back to step {step}", "a rollback needs a run with checkpoints"
+            )
         self._load_learning_state(load_checkpoint(step_path(self.run.checkpoint_dir("ppo"), step)))
 
 
+def _warn_of_biased_penalty(config: PPOConfig) -> None:
+    """As a reward only k1 has the KL's gradient (see core.kl; a full KL even ignores the token it stands at)."""
+    if config.kl_placement != "loss" and config.kl_estimator != "k1" and config.beta > 0:
+        warnings.warn(
+            f'ppo.kl_estimator = "{config.kl_estimator}" as a reward does not have the gradient of the KL: use "k1", '
+            'or penalise the KL in the loss (ppo.kl_placement = "loss")',
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _stateful(callbacks: Sequence[Callback]) -> list[tuple[str, StatefulCallback]]:
+    """The callbacks that have a state, by place and kind."""
+    return [(f"{i} {type(c).__qualname__}", c) for i, c in enumerate(callbacks) if isinstance(c, StatefulCallback)]
+
+
 def _controller(config: PPOConfig) -> KLController:
+    # The settings' own rules guarantee what each controller needs; the assertions say so to the type checker.
     if config.kl_controller == "adaptive":
+        assert config.kl_target_nats is not None
+        assert config.kl_horizon_episodes is not None
         return AdaptiveKL(config.beta, config.kl_target_nats, config.kl_horizon_episodes)
     if config.kl_controller == "scheduled":
+        assert config.beta_schedule is not None
         return ScheduledKL(config.beta_schedule)
     return FixedKL(config.beta)

@@ -1,7 +1,7 @@
 """Update: several epochs of shuffled minibatches over one experience, with exact gradient accumulation.
 
-A minibatch's losses are sums over its tokens divided by its token count, so micro-batches of any size add up to the same
-gradient (to float rounding). Policy and value model share no trained weight; with `gradient_clip = "joint"` their
+A minibatch's losses are sums over its tokens divided by its token count, so micro-batches of any size add up to the
+same gradient (to float rounding). Policy and value model share no trained weight; with `gradient_clip = "joint"` their
 gradients share one norm, and `value_coef` weighs between them.
 """
 
@@ -154,6 +154,7 @@ def _kl_term(
         ref = response_logprobs(
             learner.reference, batch.ids, batch.mask, batch.prompt_width, config.temperature, want_logits=True
         )
+    assert ref.logits is not None
     return kl_loss(logits, ref.logits, batch.response_mask, "full", tokens)
 
 
@@ -163,7 +164,8 @@ def _value_part(
     with learner.precision.autocast():
         values = response_values(value, batch.ids, batch.mask, batch.prompt_width, config)
     old, returns = batch.values, batch.returns
-    assert old is not None and returns is not None, "a value model without values in the experience"
+    if old is None or returns is None:
+        raise ValueError("a value model needs an experience with values")
     if learner.moments is not None:
         old, returns = learner.moments.normalise(old), learner.moments.normalise(returns)
     mask = batch.response_mask
@@ -182,7 +184,7 @@ def _step(learner: Learner, config: PPOConfig) -> dict[str, float]:
     norms = {name: optimiser.gradient_norm() for name, optimiser in optimisers.items()}
     if config.gradient_clip == "joint":
         joint = torch.stack(list(norms.values())).norm()
-        bounds = {name: (joint, config.max_grad_norm) for name in norms}
+        bounds = dict.fromkeys(norms, (joint, config.max_grad_norm))
     else:
         of_value = config.value_max_grad_norm or config.max_grad_norm
         bounds = {name: (norm, of_value if name == "value" else config.max_grad_norm) for name, norm in norms.items()}

@@ -81,4 +81,5 @@ def pair_metrics(scorer: Scorer, pairs: Sequence[Pair], *, seed: int = 0, resamp
 
 
 def _win_share(difference: np.ndarray) -> np.ndarray:
-    return (np.sign(difference) + 1) / 2
+    wins: np.ndarray = (np.sign(difference) + 1) / 2
+    return wins

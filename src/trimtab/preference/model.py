@@ -62,7 +62,8 @@ class PreferenceModel:
         if self.max_tokens is not None and len(ids) > self.max_tokens:
             raise TrimtabError(
                 ErrorKind.DATA,
-                f"prompt {prompt.id!r} with its response has {len(ids)} tokens; the preference model reads {self.max_tokens}",
+                f"prompt {prompt.id!r} with its response has {len(ids)} tokens; "
+                f"the preference model reads {self.max_tokens}",
                 "raise preference.max_tokens (at most the model's context) or shorten the response",
             )
         return ids

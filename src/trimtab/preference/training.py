@@ -16,12 +16,12 @@ from trimtab.core.preference import bradley_terry_loss
 from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import CausalModel, ScalarModel
+from trimtab.models.seeds import numpy_stream, torch_stream
 from trimtab.models.tokens import TextCodec, right_pad
 from trimtab.preference.evaluation import pair_metrics
 from trimtab.preference.model import PreferenceModel
 from trimtab.runs.run import Run
 from trimtab.training.precision import Precision
-from trimtab.training.seeds import numpy_stream, torch_stream
 from trimtab.training.supervised import fit
 
 __all__ = ["split_by_prompt", "train"]
@@ -36,7 +36,9 @@ def split_by_prompt(pairs: Sequence[Pair], fraction: float, seed: int) -> tuple[
     keys = list(dict.fromkeys(pair.prompt.messages for pair in pairs))
     if len(keys) < 2:
         raise TrimtabError(
-            ErrorKind.DATA, f"{len(pairs)} pairs over {len(keys)} prompts cannot be split", "label pairs of at least two prompts"
+            ErrorKind.DATA,
+            f"{len(pairs)} pairs over {len(keys)} prompts cannot be split",
+            "label pairs of at least two prompts",
         )
     count = min(max(1, round(fraction * len(keys))), len(keys) - 1)
     order = numpy_stream(seed, "pm", "held-out").permutation(len(keys))
@@ -101,7 +103,9 @@ def _target(pair: Pair, soft: bool) -> float:
     return pair.p_chosen if soft and pair.p_chosen is not None else 1.0
 
 
-def _score_pairs(model: ScalarModel, codec: TextCodec, rows: Sequence[tuple[list[int], list[int]]]) -> tuple[Tensor, Tensor]:
+def _score_pairs(
+    model: ScalarModel, codec: TextCodec, rows: Sequence[tuple[list[int], list[int]]]
+) -> tuple[Tensor, Tensor]:
     """Scores of the chosen and of the rejected responses, float32 [P] each, from one batch of 2P rows."""
     ids, mask = right_pad([chosen for chosen, _ in rows] + [rejected for _, rejected in rows], codec.pad_id)
     scores = model.score(ids.to(model.device), mask.to(model.device)).float()

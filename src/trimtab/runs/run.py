@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.runs.callbacks import Action
 from trimtab.runs.files import JsonLines, append_jsonl, read_jsonl, write_json, writing
 from trimtab.runs.lock import RunLock, is_locked
 from trimtab.runs.manifest import (
@@ -282,6 +283,12 @@ class Run:
         """Numbers of the lines that cannot be read, by file; a last line that is still being written is none."""
         found = {name: self._read(name).broken for name in ("metrics.jsonl", "samples.jsonl")}
         return {name: lines for name, lines in found.items() if lines}
+
+    def record_action(self, stage: str, step: int, action: Action) -> None:
+        """Append to `findings.jsonl` what was done about a finding (or for any other reason)."""
+        self._write_lock()
+        line = {**stamp(check_stage_name(stage), step, self._attempt(stage)), "action": action.to_dict()}
+        append_jsonl(self.path / "findings.jsonl", [line])
 
     # samples, artifacts, checkpoints
 

@@ -7,12 +7,10 @@ few times, and after that the pair is left out.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from trimtab.config.schema import SampleConfig
@@ -20,8 +18,9 @@ from trimtab.constitution import Constitution, Principle
 from trimtab.data.records import CandidatePair, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import CausalModel
+from trimtab.models.seeds import numpy_stream, torch_stream
 from trimtab.models.tokens import TextCodec
-from trimtab.sampling.responses import named_generator, sample_responses
+from trimtab.sampling.responses import sample_responses
 
 __all__ = ["MAX_REDRAWS", "SampleSummary", "sample_pairs", "summarise"]
 
@@ -134,7 +133,7 @@ def sample_pairs(
         if all(plan.id in have for plan in chunk):
             continue
         # the whole chunk is drawn again, so that the missing pairs come out as they would have the first time
-        drawn = _sample_chunk(model, codec, chunk, config, named_generator(seed, "sample", number))
+        drawn = _sample_chunk(model, codec, chunk, config, torch_stream(seed, "sample", number))
         new = [pair for pair in drawn if pair.id not in have]
         have.update((pair.id, pair) for pair in new)
         if on_chunk is not None and new:
@@ -198,8 +197,7 @@ def _plan(prompt: Prompt, k: int, constitution: Constitution | None, seed: int) 
     pair_id = f"{prompt.id}#{k}"
     if constitution is None:
         return _Plan(pair_id, prompt)
-    digest = hashlib.sha256(f"{seed}/plan/{pair_id}".encode()).digest()
-    rng = np.random.default_rng(int.from_bytes(digest[:8]))
+    rng = numpy_stream(seed, "plan", pair_id)
     principle = constitution.sample(rng)
     return _Plan(pair_id, prompt, principle, reading_first=bool(rng.integers(2)))
 

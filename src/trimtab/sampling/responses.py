@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import torch
@@ -13,13 +12,7 @@ from trimtab.models.generation import generate
 from trimtab.models.roles import CausalModel
 from trimtab.models.tokens import TextCodec, left_pad
 
-__all__ = ["named_generator", "sample_responses"]
-
-
-def named_generator(seed: int, *names: str | int) -> torch.Generator:
-    """A generator on the CPU whose stream depends on the seed and the names, and on nothing else."""
-    digest = hashlib.sha256("\x1f".join(map(str, (seed, *names))).encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8]) >> 1)
+__all__ = ["sample_responses"]
 
 
 def sample_responses(

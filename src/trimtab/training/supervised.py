@@ -1,7 +1,7 @@
 """The loop of the stages that learn from a fixed set of examples: SFT and the preference model.
 
-A stage hands in its loss for a list of examples; the loop shuffles, updates, logs, checkpoints and resumes. The order of
-examples is derived from (seed, stage, epoch), so a resumed stage sees what the undisturbed one would have seen.
+A stage hands in its loss for a list of examples; the loop shuffles, updates, logs, checkpoints and resumes. The order
+of examples is derived from (seed, stage, epoch), so a resumed stage sees what the undisturbed one would have seen.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from torch import Tensor
 
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import Role
+from trimtab.models.seeds import numpy_stream
 from trimtab.runs.progress import progress
 from trimtab.runs.run import Run
 from trimtab.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint, step_path
 from trimtab.training.optim import Optimiser
 from trimtab.training.precision import Precision
-from trimtab.training.seeds import numpy_stream
 
 __all__ = ["Recipe", "fit"]
 
@@ -115,9 +115,7 @@ def _update(
     }
 
 
-def _checkpoint(
-    stage: str, model: Role, optimiser: Optimiser, precision: Precision, run: Run, step: int
-) -> None:
+def _checkpoint(stage: str, model: Role, optimiser: Optimiser, precision: Precision, run: Run, step: int) -> None:
     state = {
         "step": step,
         "model": model.own_state(),

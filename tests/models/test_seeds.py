@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import torch
 
-from trimtab.training.seeds import numpy_stream, stream_seed, torch_stream
+from trimtab.models.seeds import numpy_stream, stream_seed, torch_stream
 
 
 def test_a_stream_is_fixed_by_its_name_for_good():
