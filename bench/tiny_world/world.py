@@ -142,4 +142,5 @@ def smooth(values: Sequence[float], width: int = 5) -> np.ndarray:
 
 
 def one_thread() -> None:
+    """Two runs at a time fit two cores only if each keeps to one."""
     torch.set_num_threads(1)
