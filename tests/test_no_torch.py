@@ -19,6 +19,7 @@ MODULES = [
     "trimtab.data.demonstrations",
     "trimtab.data.pairs",
     "trimtab.data.prompts",
+    "trimtab.evaluation.relevance",
     "trimtab.runs",
     "trimtab.runs.callbacks",
     "trimtab.runs.files",

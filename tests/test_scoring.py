@@ -119,6 +119,12 @@ def test_modules_in_packages_and_installed_ones_work(project):
     assert FunctionScorer.load("operator:concat").name == "operator:concat"
 
 
+def test_only_functions_of_trimtab_have_a_short_name(project):
+    directory = project("def f(p, r): return [1.0] * len(r)\nf.label = 'score'")
+    assert build_scorer("rewards:f", {}, directory).name == "rewards:f"  # eval/score is another signal
+    assert build_scorer("trimtab.evaluation.relevance:relevance", {}, directory).name == "relevance"
+
+
 @pytest.mark.parametrize(
     ("spec", "code", "what"),
     [
@@ -159,6 +165,15 @@ def test_a_function_that_fails_is_named_with_file_and_line(project, body, what):
     with pytest.raises(TrimtabError, match=what) as caught:
         checked_scores(scorer, PROMPTS, RESPONSES)
     assert caught.value.kind == ErrorKind.REWARD
+
+
+def test_an_error_that_says_what_helps_keeps_saying_it():
+    def reward(prompts, responses):
+        raise TrimtabError(ErrorKind.MISSING, "no encoder", "get one")
+
+    with pytest.raises(TrimtabError, match="scorer mine: no encoder") as caught:
+        FunctionScorer("mine", reward).score(PROMPTS, RESPONSES)
+    assert (caught.value.kind, caught.value.hint) == (ErrorKind.MISSING, "get one")
 
 
 # rules

@@ -95,8 +95,8 @@ def _as_scores(values: object, n: int, name: str) -> Scores:
 class FunctionScorer:
     """`module:function` of the user: called with the prompts and the responses as lists of texts, returns B numbers."""
 
-    def __init__(self, spec: str, function: Callable[[list[str], list[str]], Any]) -> None:
-        self.name = spec
+    def __init__(self, name: str, function: Callable[[list[str], list[str]], Any]) -> None:
+        self.name = name
         self._function = function
 
     @classmethod
@@ -124,7 +124,9 @@ class FunctionScorer:
                 f"scorer {spec}: {function_name}{inspect.signature(function)} cannot be called with two arguments",
                 "It is called as function(prompts, responses), two lists of texts, and returns a number a response.",
             )
-        return cls(spec, function)
+        # Trimtab's own go by a short name in signals and reports. A project's go by their spec, which cannot clash.
+        own = module_name.split(".")[0] == "trimtab"
+        return cls(getattr(function, "label", spec) if own else spec, function)
 
     def score(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> Scores:
         """Call the function.
@@ -135,6 +137,8 @@ class FunctionScorer:
         texts = [p.text for p in prompts], [r.text for r in responses]
         try:
             values = self._function(*texts)
+        except TrimtabError as error:  # says itself what helps
+            raise TrimtabError(error.kind, f"scorer {self.name}: {error.message}", error.hint) from error
         except Exception as error:
             raise TrimtabError(
                 ErrorKind.REWARD,

@@ -1,4 +1,4 @@
-"""Models and tokenizers by name: a local directory, a hub id, or the embedded model."""
+"""Models and tokenizers by name: a local directory, a hub id, or a packaged model."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def resolve(name: str) -> str:
     """What transformers is to be given for a model's name.
 
     Args:
-        name: a local directory, a hub id (`owner/model`) or `smollm2-135m-instruct`, which is fetched on first use.
+        name: a local directory, a hub id (`owner/model`) or one of `embedded.MODELS`, which is fetched on first use.
 
     Raises:
-        TrimtabError: the name is a path that does not exist or is no model directory; the embedded model cannot be had.
+        TrimtabError: the name is a path that does not exist or is no model directory; a packaged model cannot be had.
     """
-    if name == embedded.NAME:
-        return str(embedded.fetch())
+    if name in embedded.MODELS:
+        return str(embedded.fetch(name))
     path = Path(name).expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file():
@@ -249,7 +249,7 @@ def _cannot_load(what: str, name: str, error: Exception) -> TrimtabError:
     else:
         hint = (
             f'"{name}" is no local directory, so it was taken for a hub id: check the spelling and the network '
-            f'(HF_HUB_OFFLINE), or set model.name to a local directory or "{embedded.NAME}"'
+            f'(HF_HUB_OFFLINE), or set model.name to a local directory or "{embedded.SMOLLM2}"'
         )
         kind = ErrorKind.MISSING
     return TrimtabError(kind, f"cannot load the {what} of {name}: {first}", hint)

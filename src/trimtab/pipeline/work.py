@@ -167,7 +167,7 @@ def run_eval(shop: Workshop) -> Result:
             resume=read_jsonl(rows_path).records, save=lambda new: append_jsonl(rows_path, new),
         )  # fmt: skip
     shop.run.log("eval", 0, result.signals())
-    return {"independent": bool(measures), **result.as_dict()}
+    return {"independent": bool(measures), "trained_on": trained_on.name, **result.as_dict()}
 
 
 def run_report(shop: Workshop) -> Result:
