@@ -50,14 +50,18 @@ class Claim:
     needed: int
 
     def settings(self) -> str:
-        return stable_hash([repr(self.labels), self.preference.model_dump(), self.ppo.model_dump()])[:12]
+        chosen = (section.model_dump(exclude_defaults=True) for section in (self.preference, self.ppo))
+        return stable_hash([repr(self.labels), *chosen])[:12]
 
 
 CLAIMS = {
     claim.name: claim
     for claim in (
         Claim("gold", None, PreferenceConfig(), PPOConfig(**_PPO, beta=0.0), 19),
-        Claim("faithful", world.Labels("faithful", 8000), PreferenceConfig(**_PM, epochs=3), PPOConfig(**_PPO, beta=0.1), 19),
+        Claim(
+            "faithful", world.Labels("faithful", 8000), PreferenceConfig(**_PM, epochs=3),
+            PPOConfig(**_PPO, beta=0.1), 19,
+        ),
         Claim(
             "blind", world.Labels("blind", 4000), PreferenceConfig(**_PM, epochs=2),
             PPOConfig(**(_PPO | {"learning_rate": 2e-4, "iterations": 120}), beta=0.0), 16,

@@ -74,6 +74,7 @@ OTHERS = {
     "checks": "test_trainer.py::test_sampling_at_another_temperature_than_training_is_refused",
     "checkpoint_every": "below",
     "probe_prompts": "below",
+    "keep_checkpoints": "below",
 }
 
 
@@ -113,20 +114,13 @@ def test_setting_changes_the_run(base, codec, few_prompts, setting):
     assert len(before) != len(after) or any(a[k] != b[k] for a, b in zip(before, after, strict=True) for k in keys)
 
 
-def test_checkpoint_every_and_probe_prompts(base, codec, few_prompts, scorer, tmp_path):
-    found = {}
-    for every, probes in ((1, 1), (2, 3)):
-        run = Run.create(tmp_path, f"r{every}", config={}, seed=0)
+def test_checkpoints_and_probes_as_often_and_as_many_as_set(base, codec, few_prompts, scorer, tmp_path):
+    found = []
+    for every, probes, keep in ((1, 1, 5), (2, 3, 5), (1, 2, 1)):
+        run = Run.create(tmp_path, f"r{len(found)}", config={}, seed=0)
         run.begin_stage("ppo", "f")
+        config = small(checkpoint_every=every, probe_prompts=probes, keep_checkpoints=keep)
         held_out = ppo.HeldOut(few_prompts[:3], {}, every)
-        ppo.train(
-            small(checkpoint_every=every, probe_prompts=probes),
-            base.fork(True),
-            codec,
-            few_prompts,
-            scorer,
-            run=run,
-            held_out=held_out,
-        )
-        found[every] = len(list(run.checkpoint_dir("ppo").iterdir())), len(run.samples(step=2))
-    assert found == {1: (2, 1), 2: (1, 3)}
+        ppo.train(config, base.fork(True), codec, few_prompts, scorer, run=run, held_out=held_out)
+        found.append((len(list(run.checkpoint_dir("ppo").iterdir())), len(run.samples(step=2))))
+    assert found == [(2, 1), (1, 3), (1, 2)]

@@ -232,7 +232,7 @@ class PPOConfig(Section):
     value_normalisation: bool = False
     """Train the value model on returns scaled by their running mean and deviation."""
     value_clip_range: Positive | None = None
-    """Clip of the value around the rollout's value in the value loss; none = no clip."""
+    """Clip of the value around the rollout's value, in units of the returns (normalised: of their deviation)."""
     value_learning_rate: Positive = 1e-5
     """Peak learning rate of the value model."""
     value_coef: Positive | None = None
@@ -270,6 +270,8 @@ class PPOConfig(Section):
     """What a broken invariant (ratio 1, KL 0 at step 0, padding) does."""
     checkpoint_every: Count = 5
     """Iterations between checkpoints."""
+    keep_checkpoints: Count = 3
+    """Checkpoints kept, the newest ones; each holds the trained weights three times (with AdamW's moments)."""
     probe_prompts: Whole = 8
     """Held-out prompts whose responses are written to samples.jsonl at every checkpoint."""
 

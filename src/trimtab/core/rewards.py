@@ -1,6 +1,6 @@
 """From scores to rewards.
 
-Order: the **score** is penalised, normalised, transformed, clipped; KL is subtracted; the **reward** is whitened.
+Order: the **score** is normalised, transformed, clipped, penalised; KL is subtracted; the **reward** is whitened.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def _encoder() -> tuple[Any, Any]:
     from transformers import AutoModel, AutoTokenizer
 
     from trimtab.models import embedded
-    from trimtab.models.loading import without_bars
+    from trimtab.models.narration import without_bars
 
     directory = str(embedded.fetch(embedded.MINILM))
     with without_bars():

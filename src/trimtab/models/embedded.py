@@ -188,7 +188,7 @@ def _convert_smollm2(source: Path, target: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    from trimtab.models.loading import without_bars
+    from trimtab.models.narration import without_bars
 
     print(f"Converting {_GGUF} (about 20 s, once) ...", file=sys.stderr)  # noqa: T201
     # 4-bit weights unpacked to bfloat16: float32 would double the file and add nothing that the bits hold.

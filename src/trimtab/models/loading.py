@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -17,10 +16,10 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
 )
-from transformers.utils import logging
 
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models import embedded
+from trimtab.models.narration import without_bars
 from trimtab.models.roles import CausalModel, Role, ScalarModel
 from trimtab.models.tokens import TextCodec
 
@@ -227,18 +226,6 @@ def _from_pretrained(auto: Any, name: str, source: str, dtype: str | torch.dtype
         # loaded and its copy would differ in the last bit.
         parameter.data = parameter.data.clone()
     return hf.to(target)
-
-
-@contextmanager
-def without_bars() -> Iterator[None]:
-    """transformers' own progress bars off: loading takes seconds, and narration is Trimtab's to make."""
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 def _cannot_load(what: str, name: str, error: Exception) -> TrimtabError:

@@ -25,6 +25,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.backbone import Backbone, positions_of, shared_parameters
+from trimtab.models.narration import without_bars
 
 __all__ = ["CausalModel", "Role", "ScalarModel", "trunk_hash"]
 
@@ -229,7 +230,8 @@ class Role(nn.Module):
             if key not in converted:
                 converted[key] = tensor.to(dtype) if tensor.is_floating_point() else tensor
             state[name] = converted[key]
-        self.hf.save_pretrained(str(directory), state_dict=state)
+        with without_bars():
+            self.hf.save_pretrained(str(directory), state_dict=state)
         # transformers notes the dtype of the first weight, which may be a frozen one.
         config.dtype = dtype
         config.save_pretrained(str(directory))

@@ -100,7 +100,7 @@ class Workshop:
 
         # Labels of a fine-tuned reference are labels of those weights: its stage's fingerprint stands for them.
         weights = own or f"reference {self.run.stage('sft').fingerprint}"
-        model_id = stable_hash([weights, config.model.dtype])
+        model_id = stable_hash([weights, self.project.model_stamp(own) if own else [], config.model.dtype])
         return load_judge(JudgeContext(config.label, config.project.seed, model_id, load))
 
     def reward(self, preference: PreferenceModel | None) -> Scorer:

@@ -98,3 +98,14 @@ class Project:
             if function and path.is_file():
                 hashes[spec] = file_hash(path)
         return hashes
+
+    def model_stamp(self, name: str) -> list[list[object]]:
+        """What tells that a local model directory has changed: names, sizes and times of its files; hub ids have none.
+
+        Hashing the weights would take longer than some stages do.
+        """
+        directory = self.file(name)
+        if not directory.is_dir():
+            return []
+        stats = sorted((path.name, path.stat()) for path in directory.iterdir() if path.is_file())
+        return [[file, stat.st_size, stat.st_mtime_ns] for file, stat in stats]

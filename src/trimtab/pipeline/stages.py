@@ -63,7 +63,11 @@ def wants_preference_model(project: Project) -> bool:
 
 def _sft(project: Project) -> Any:
     config = project.config
-    inputs: dict[str, Any] = {"model": config.model.model_dump(), "seed": config.project.seed}
+    inputs: dict[str, Any] = {
+        "model": config.model.model_dump(),
+        "files": project.model_stamp(config.model.name),
+        "seed": config.project.seed,
+    }
     if config.sft.data:
         inputs |= {"sft": config.sft.model_dump(), "data": project.input_hash(config.sft.data)}
     return inputs
@@ -81,7 +85,12 @@ def _sample(project: Project) -> Any:
 
 
 def _label(project: Project) -> Any:
-    return {"label": project.config.label.model_dump(), "constitution": project.constitution.hash}
+    own = project.config.label.model
+    return {
+        "label": project.config.label.model_dump(),
+        "files": project.model_stamp(own) if own else [],
+        "constitution": project.constitution.hash,
+    }
 
 
 def _pm(project: Project) -> Any:
@@ -94,6 +103,8 @@ def _ppo(project: Project) -> Any:
     return {
         "ppo": config.ppo.model_dump(),
         "prompts": project.input_hash(config.prompts.train),
+        "probes": project.input_hash(config.prompts.held_out) if config.ppo.probe_prompts else None,
+        "measures": config.eval.measures,
         "max_tokens": config.prompts.max_tokens,
         "code": project.code_hashes(specs),
     }

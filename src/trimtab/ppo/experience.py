@@ -51,11 +51,18 @@ class Experience:
     def __len__(self) -> int:
         return self.ids.shape[0]
 
-    def rows(self, index: Tensor) -> Experience:
-        """The experience of some responses, cut to the longest prompt and response among them."""
+    def rows(self, index: Tensor, *, cut_padding: bool) -> Experience:
+        """The experience of some responses.
+
+        Args:
+            index: int64, which responses.
+            cut_padding: drop the columns that are padding in all of them. In bfloat16 and float16 the width of a batch
+                changes log-probabilities by rounding (up to .16 in the ratio), so there it must stay what it was when
+                the old log-probabilities were computed.
+        """
         mask, response_mask = self.mask[index], self.response_mask[index]
-        first = int(mask.any(0).int().argmax())
-        width = int(response_mask.any(0).sum())
+        first = int(mask.any(0).int().argmax()) if cut_padding else 0
+        width = int(response_mask.any(0).sum()) if cut_padding else response_mask.shape[1]
         columns = slice(first, self.prompt_width + width)
 
         def cut(x: Tensor | None) -> Tensor | None:

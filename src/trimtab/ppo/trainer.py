@@ -39,7 +39,7 @@ from trimtab.runs.callbacks import Action, Callback, IterationView, StatefulCall
 from trimtab.runs.progress import progress
 from trimtab.runs.run import Run
 from trimtab.scoring import Scorer, checked_scores
-from trimtab.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint, step_path
+from trimtab.training.checkpoint import latest_checkpoint, load_checkpoint, prune, save_checkpoint, step_path
 from trimtab.training.optim import Optimiser
 from trimtab.training.precision import Precision
 
@@ -338,6 +338,7 @@ class _Trainer:
             "callbacks": {key: callback.state_dict() for key, callback in _stateful(callbacks)},
         }
         save_checkpoint(step_path(self.run.checkpoint_dir("ppo"), self.iteration), state)
+        prune(self.run.checkpoint_dir("ppo"), self.config.keep_checkpoints)
 
     def _resume(self, callbacks: Sequence[Callback]) -> None:
         path = latest_checkpoint(self.run.checkpoint_dir("ppo")) if self.run is not None else None
@@ -356,11 +357,17 @@ class _Trainer:
 
     def _rollback(self, step: int | None) -> None:
         """Weights, optimisers and controllers go back to the checkpoint of `step`; iterations and prompts go on."""
-        if self.run is None or step is None:
+        directory = None if self.run is None else self.run.checkpoint_dir("ppo")
+        path = None
+        if directory is not None:
+            path = latest_checkpoint(directory) if step is None else step_path(directory, step)
+        if path is None or not path.is_dir():
             raise TrimtabError(
-                ErrorKind.USAGE, f"cannot roll back to step {step}", "a rollback needs a run with checkpoints"
+                ErrorKind.USAGE,
+                f"cannot roll back to {'the last checkpoint' if step is None else f'step {step}'}: there is none",
+                "a rollback needs a run with checkpoints, see ppo.checkpoint_every and ppo.keep_checkpoints",
             )
-        self._load_learning_state(load_checkpoint(step_path(self.run.checkpoint_dir("ppo"), step)))
+        self._load_learning_state(load_checkpoint(path))
 
 
 def _warn_of_biased_penalty(config: PPOConfig) -> None:

@@ -94,7 +94,7 @@ def _accumulate(
     figures: dict[str, float] = defaultdict(float)
     tokens = experience.response_mask[index].sum()
     for part in index.split(config.micro_batch_size or len(index)):
-        batch = experience.rows(part)
+        batch = experience.rows(part, cut_padding=learner.precision.dtype == "float32")
         loss, found = _policy_part(learner, batch, config, beta, tokens, stats, want_entropy)
         learner.precision.scale(loss).backward()
         if learner.value is not None:

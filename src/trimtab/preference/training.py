@@ -83,14 +83,14 @@ def train(
         loss = bradley_terry_loss(
             chosen, rejected, targets[index].to(chosen.device), margins[index].to(chosen.device), config.label_smoothing
         )
-        difference = (chosen - rejected).detach()
-        return loss, {"accuracy/train": float((difference > 0).float().mean()), "margin/mean": float(difference.mean())}
+        return loss, {"accuracy/train": float((chosen > rejected).float().mean())}
 
     def validate() -> dict[str, float]:
         metrics = pair_metrics(scorer, held_out)
         return {
             "loss/validation": metrics.log_loss,
             "accuracy/validation": metrics.accuracy.mean,
+            "margin/mean": metrics.mean_margin,
             "calibration/ece": metrics.ece,
             "calibration/brier": metrics.brier,
         }

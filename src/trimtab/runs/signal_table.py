@@ -85,7 +85,7 @@ _PPO = [
          "rewards."),
     # KL
     Signal("kl/reference", "nats/sequence", "KL of the policy from the reference: k1 summed over response tokens, "
-           "mean over the batch. Slightly below 0 is sampling noise.", ("ppo", "eval"), Band(-1, 10), "TRL FAQ: "
+           "mean over the batch. Slightly below 0 is sampling noise.", ("ppo",), Band(-1, 10), "TRL FAQ: "
            "keep it between 0 and 10, warning below -1; lm-human-preferences steers to 6",
            ("kl-explosion", "negative-kl", "policy-not-moving", "over-constrained")),
     _ppo("kl/reference_per_token", "nats/token", "k1 against the reference, mean over the response tokens of the "
@@ -142,12 +142,12 @@ _PPO = [
          "any update.", Band(0, 0.001), "the ratio is 1 by construction", "logprob-mismatch"),
     _ppo("check/padding_gap", "nats", "Largest difference of a log-probability computed padded and unpadded.",
          Band(0, 0.2), "SmolLM2-135M: 1e-5 in float32, .145 in bfloat16", "logprob-mismatch"),
-    _ppo("check/kl_at_start", "nats/sequence", "Largest |k1| against the reference before the first update.",
-         Band(0, 0.001), "policy and reference are the same model at step 0", "reference-mismatch",
+    _ppo("check/kl_at_start", "nats/token", "k1 against the reference before the first update, mean over tokens.",
+         Band(-0.001, 0.001), "policy and reference are the same model at step 0", "reference-mismatch",
          "logprob-mismatch"),
     # what the batch was made of, and what it cost
-    _ppo("batch/duplicate_fraction", "fraction", "Share of responses that another response to the same prompt "
-         "repeats word for word.", Band(0, 0.5), _HEURISTIC, "entropy-collapse", "no-reward-signal"),
+    _ppo("batch/duplicate_fraction", "fraction", "Share of responses of the batch that repeat another one word "
+         "for word.", Band(0, 0.5), _HEURISTIC, "entropy-collapse", "no-reward-signal"),
     _ppo("group/zero_std_fraction", "fraction", "Share of prompts whose responses all have the same score.",
          Band(0, 0.5), "healthy runs .29-.40, above .5 look, above .8 critical", "no-reward-signal"),
     _ppo("time/update_s", "s", "Time of the iteration's updates."),

@@ -16,7 +16,7 @@ from trimtab.models.roles import Role
 from trimtab.models.seeds import numpy_stream
 from trimtab.runs.progress import progress
 from trimtab.runs.run import Run
-from trimtab.training.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint, step_path
+from trimtab.training.checkpoint import latest_checkpoint, load_checkpoint, prune, save_checkpoint, step_path
 from trimtab.training.optim import Optimiser
 from trimtab.training.precision import Precision
 
@@ -123,6 +123,7 @@ def _checkpoint(stage: str, model: Role, optimiser: Optimiser, precision: Precis
         "precision": precision.state_dict(),
     }
     save_checkpoint(step_path(run.checkpoint_dir(stage), step), state)
+    prune(run.checkpoint_dir(stage), keep=1)
 
 
 def _resume(

@@ -1,4 +1,4 @@
-"""The files of a tiny-world project, as `trimtab init --world tiny` writes them."""
+"""The files of a tiny-world project, as `trimtab init --preset tiny` writes them."""
 
 from __future__ import annotations
 

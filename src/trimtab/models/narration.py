@@ -1,0 +1,22 @@
+"""What transformers says while it works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from transformers.utils import logging
+
+__all__ = ["without_bars"]
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """transformers' own progress bars off: loading takes seconds, and narration is Trimtab's to make."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
