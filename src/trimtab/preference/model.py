@@ -7,6 +7,7 @@ beside it says what it was trained on and, with shared layers, the hash of the t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,16 @@ class PreferenceModel:
         self.batch_size, self.max_tokens = batch_size, max_tokens or model.context_length
 
     def token_ids(self, prompt: Prompt, response: Response) -> list[int]:
-        """Prompt and response as the model reads them: EOS at the end if the response ended by itself.
+        """Prompt and response as the model reads them, always with EOS at the end.
+
+        The score is read at that token. A response that was cut off gets one too: read at whatever word it broke off
+        at, scores of a small model are mostly about that word (whether a response ended by itself is what
+        `ppo.missing_eos_penalty` is for).
 
         Raises:
             TrimtabError: longer than `max_tokens`.
         """
-        ids = self.codec.prompt_ids(prompt) + self.codec.response_ids(response)
+        ids = self.codec.prompt_ids(prompt) + self.codec.response_ids(replace(response, finished=True))
         if self.max_tokens is not None and len(ids) > self.max_tokens:
             raise TrimtabError(
                 ErrorKind.DATA,

@@ -17,9 +17,10 @@ from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.seeds import numpy_stream, torch_stream
-from trimtab.models.tokens import TextCodec, right_pad
+from trimtab.models.tokens import TextCodec
 from trimtab.preference.evaluation import pair_metrics
 from trimtab.preference.model import PreferenceModel
+from trimtab.preference.pairs import PairScores
 from trimtab.runs.run import Run
 from trimtab.training.precision import Precision
 from trimtab.training.supervised import fit
@@ -74,12 +75,13 @@ def train(
     scorer = PreferenceModel(model, codec, precision, max_tokens=limit)
     training, held_out = split_by_prompt(pairs, config.validation_fraction, seed)
     rows = [(scorer.token_ids(p.prompt, p.chosen), scorer.token_ids(p.prompt, p.rejected)) for p in training]
+    score_pairs = PairScores(model, rows, codec.pad_id)
     targets = torch.tensor([_target(p, config.soft_labels) for p in training])
     margins = torch.tensor([p.margin or 0.0 for p in training])
 
     def loss_of(index: list[int]) -> tuple[Tensor, dict[str, float]]:
         with precision.autocast():
-            chosen, rejected = _score_pairs(model, codec, [rows[i] for i in index])
+            chosen, rejected = score_pairs(index)
         loss = bradley_terry_loss(
             chosen, rejected, targets[index].to(chosen.device), margins[index].to(chosen.device), config.label_smoothing
         )
@@ -102,12 +104,3 @@ def train(
 def _target(pair: Pair, soft: bool) -> float:
     return pair.p_chosen if soft and pair.p_chosen is not None else 1.0
 
-
-def _score_pairs(
-    model: ScalarModel, codec: TextCodec, rows: Sequence[tuple[list[int], list[int]]]
-) -> tuple[Tensor, Tensor]:
-    """Scores of the chosen and of the rejected responses, float32 [P] each, from one batch of 2P rows."""
-    ids, mask = right_pad([chosen for chosen, _ in rows] + [rejected for _, rejected in rows], codec.pad_id)
-    scores = model.score(ids.to(model.device), mask.to(model.device)).float()
-    chosen, rejected = scores.chunk(2)
-    return chosen, rejected
