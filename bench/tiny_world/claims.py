@@ -59,7 +59,7 @@ CLAIMS = {
     for claim in (
         Claim("gold", None, PreferenceConfig(), PPOConfig(**_PPO, beta=0.0), 19),
         Claim(
-            "faithful", world.Labels("faithful", 8000), PreferenceConfig(**_PM, epochs=3),
+            "faithful", world.Labels("faithful", 6000), PreferenceConfig(**_PM, epochs=3),
             PPOConfig(**_PPO, beta=0.1), 19,
         ),
         Claim(

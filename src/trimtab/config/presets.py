@@ -12,34 +12,47 @@ _TINY: dict[str, dict[str, Any]] = {
     "sft": {"data": "demonstrations.jsonl", "epochs": 12, "batch_size": 64, "learning_rate": 3e-3},
     "sample": {"pairs_per_prompt": 2, "max_new_tokens": 16, "batch_size": 256},
     "label": {"judge": "simulated", "batch_size": 256},
-    "preference": {"epochs": 4, "batch_size": 64, "learning_rate": 1e-3, "max_tokens": 32},
+    "preference": {"epochs": 3, "batch_size": 64, "learning_rate": 1e-3, "max_tokens": 48},
     "ppo": {
         "iterations": 100,
         "batch_size": 64,
         "max_new_tokens": 16,
-        "beta": 0.05,
+        "beta": 0.1,
         "learning_rate": 5e-4,
         "value_learning_rate": 1e-3,
-        "checkpoint_every": 25,
+        "checkpoint_every": 20,
     },
     "eval": {"responses_per_prompt": 4, "max_new_tokens": 16, "measures": ["gold"]},
 }
 
 _DEMO: dict[str, dict[str, Any]] = {
     "model": {"name": "smollm2-135m-instruct", "dtype": "bfloat16", "shared_layers": 22},
-    "sample": {"source": "contrast", "pairs_per_prompt": 2, "max_new_tokens": 40},
+    "sample": {
+        "source": "contrast",
+        "pairs_per_prompt": 2,
+        "temperature": 0.8,
+        "max_new_tokens": 48,
+        "batch_size": 64,
+    },
     "label": {"judge": "construction"},
-    "preference": {"batch_size": 16, "learning_rate": 1e-4},
+    "preference": {"epochs": 2, "learning_rate": 3e-4, "warmup_fraction": 0.1, "checkpoint_every": 26},
     "ppo": {
-        "iterations": 20,
+        "iterations": 16,
         "batch_size": 32,
         "responses_per_prompt": 4,
-        "max_new_tokens": 40,
+        "temperature": 0.8,
+        "max_new_tokens": 48,
         "advantage": "rloo",
+        "score_normalisation": "reference",
         "beta": 0.05,
-        "learning_rate": 5e-5,
+        "learning_rate": 1.2e-4,
+        "checkpoint_every": 4,
     },
-    "eval": {"max_new_tokens": 40},
+    "eval": {
+        "temperature": 0.8,
+        "max_new_tokens": 48,
+        "measures": ["trimtab.evaluation.relevance:relevance"],
+    },
 }
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {"tiny": _TINY, "demo": _DEMO}

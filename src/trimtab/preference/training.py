@@ -16,7 +16,7 @@ from trimtab.core.preference import bradley_terry_loss
 from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import CausalModel, ScalarModel
-from trimtab.models.seeds import numpy_stream, torch_stream
+from trimtab.models.seeds import numpy_stream
 from trimtab.models.tokens import TextCodec
 from trimtab.preference.evaluation import pair_metrics
 from trimtab.preference.model import PreferenceModel
@@ -69,8 +69,8 @@ def train(
         TrimtabError: too few prompts, or a pair longer than `config.max_tokens`.
     """
     precision = precision or Precision("float32", base.device)
-    generator = torch_stream(seed, "pm", "head")
-    model = ScalarModel.from_causal(base, generator=generator)
+    # From a head of zeros every pair starts at probability one half, whatever the scale of the model's hidden states.
+    model = ScalarModel.from_causal(base, head_std="zero")
     limit = min(config.max_tokens, base.context_length or config.max_tokens)
     scorer = PreferenceModel(model, codec, precision, max_tokens=limit)
     training, held_out = split_by_prompt(pairs, config.validation_fraction, seed)
@@ -103,4 +103,3 @@ def train(
 
 def _target(pair: Pair, soft: bool) -> float:
     return pair.p_chosen if soft and pair.p_chosen is not None else 1.0
-
