@@ -55,13 +55,8 @@ def test_the_loss_is_the_mean_negative_log_likelihood_of_response_tokens(codec, 
 
 
 def test_it_learns_the_demonstrations(codec):
-    run_losses = []
     model = base().fork(True)
-    config = SFTConfig(epochs=8, batch_size=16, learning_rate=5e-3)
-    for _ in range(2):
-        before = {k: v.clone() for k, v in model.own_state().items()}
-        sft.train(config, model, codec, shown(64))
-        run_losses.append(max(float((v - before[k]).abs().max()) for k, v in model.own_state().items()))
+    sft.train(SFTConfig(epochs=16, batch_size=16, learning_rate=5e-3), model, codec, shown(64))
     from trimtab.sampling.responses import sample_responses
 
     said = sample_responses(
@@ -69,7 +64,6 @@ def test_it_learns_the_demonstrations(codec):
         generator=torch.Generator().manual_seed(0),
     )  # fmt: skip
     assert sum(r.text in ("dear friend thanks", "gladly") and r.finished for r in said) >= 60
-    assert run_losses[0] > 1e-3
 
 
 def test_shared_layers_are_not_trained(codec):
