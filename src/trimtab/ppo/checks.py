@@ -24,14 +24,24 @@ __all__ = ["BANDS", "Band", "Checks", "logprob_gap", "padding_gap"]
 
 @dataclass(frozen=True)
 class Band:
-    """Largest |sampler - trainer| log-probability difference in nats that is rounding and not a bug."""
+    """Differences of log-probabilities, in nats, that are rounding and not a bug.
+
+    `mean` and `maximum` over an iteration's tokens between sampler and trainer; `padding` between a response alone and
+    in its batch, at most.
+    """
 
     mean: float
     maximum: float
+    padding: float
 
 
-BANDS = {"float32": Band(1e-4, 1e-3), "bfloat16": Band(0.1, 1.0), "float16": Band(0.02, 0.25)}
-"""By compute dtype. bfloat16 on SmolLM2-135M was measured at .036 on average and .20 at most."""
+BANDS = {
+    "float32": Band(1e-4, 1e-3, 1e-3),
+    "bfloat16": Band(0.1, 10.0, 2.0),
+    "float16": Band(0.02, 2.0, 0.5),
+}
+"""By compute dtype. In bfloat16 SmolLM2-135M shows .04 on average, always; the largest of an iteration's 1,500 tokens
+is .2 to .5 as a rule and was 2.9 once in sixteen iterations, so that only the mean tells rounding from a bug."""
 
 RATIO_TOLERANCE = 1e-3
 """|ratio - 1| at the first minibatch, and nats per token of KL at step 0."""
@@ -57,11 +67,11 @@ class Checks:
 
     def padding(self, gap: float) -> None:
         """Log-probabilities of a response alone against the same response in a padded batch."""
-        if not gap <= BANDS[self._dtype].maximum:
+        if not gap <= BANDS[self._dtype].padding:
             self._broken(
                 "padding",
                 f"padding changes log-probabilities by {gap:.2g} nats; "
-                f"{self._dtype} explains {BANDS[self._dtype].maximum:g}",
+                f"{self._dtype} explains {BANDS[self._dtype].padding:g}",
                 "the model must honour the attention mask and position ids",
             )
 
