@@ -145,7 +145,9 @@ def test_dry_run_fails_where_the_run_would(trimtab, project, pipeline):
 
 
 def test_dry_run_refuses_a_name_that_no_run_can_have(trimtab, project):
-    assert "cannot name a run" in trimtab("run", project, "--dry-run", "--run", "../main").err
+    done = trimtab("run", project, "--dry-run", "--run", "../main")
+    assert done.code == 2
+    assert "cannot name a run" in done.err
 
 
 @pytest.mark.parametrize("quiet", [True, False])

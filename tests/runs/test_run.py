@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.runs import Run, list_runs
 from trimtab.runs.manifest import StageStatus, check_run_name
+from trimtab.runs.paths import set_aside
 
 
 def make(root: Path, name: str = "r", **more: object) -> Run:
@@ -38,8 +40,9 @@ def in_another_process(code: str, *arguments: object) -> subprocess.CompletedPro
     "name", ["", ".x", "..", "-x", "a/b", "a\\b", "a@3", "a:b", " a", "a ", "a\nb", "a\x1b", "a\ud800", "x" * 121]
 )
 def test_bad_run_names_are_refused(tmp_path, name):
-    with pytest.raises(TrimtabError, match="cannot name a run"):
+    with pytest.raises(TrimtabError, match="cannot name a run") as caught:
         make(tmp_path, name)
+    assert caught.value.kind == ErrorKind.USAGE
     assert list(tmp_path.iterdir()) == []
 
 
@@ -134,6 +137,52 @@ def test_a_manifest_that_cannot_be_read_says_why(tmp_path, manifest, what):
         Run.open(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("stages", []),
+        ("stages.ppo", {}),
+        ("stages.ppo", 3),
+        ("stages.ppo.status", "sleeping"),
+        ("stages.ppo.status", []),
+        ("stages.ppo.fingerprint", None),
+        ("stages.ppo.attempt", "x"),
+        ("stages.ppo.attempt", -1),
+        ("stages.ppo.started", "yesterday"),
+        ("stages.ppo.ended", 1e300),
+        ("stages.ppo.artifacts", ["../../other"]),
+        ("stages.ppo.info", []),
+        ("stages.No Stage", {}),
+        ("created", None),
+        ("created", "today"),
+        ("created", math.nan),
+        ("config", None),
+        ("seed", "x"),
+        ("seed", True),
+        ("parent", 3),
+        ("hashes", []),
+    ],
+)
+def test_an_odd_manifest_is_refused_by_file_and_key_and_listed_as_broken(tmp_path, place, value):
+    run = make(tmp_path, "odd")
+    run.begin_stage("ppo", "f")
+    make(tmp_path, "fine")
+    manifest = json.loads((run.path / "run.json").read_text())
+    *path, last = place.split(".")
+    table = manifest
+    for part in path:
+        table = table[part]
+    table[last] = value
+    (run.path / "run.json").write_text(json.dumps(manifest))
+    named = {"stages.No Stage": "stages is 'No Stage'"}.get(place, place + (".status" if value == {} else "") + " is ")
+    with pytest.raises(TrimtabError, match=f"odd/run.json: {re.escape(named)}.*must be") as caught:
+        Run.open(run.path)
+    assert caught.value.kind == ErrorKind.RUN
+    heard = []
+    assert [r.name for r in list_runs(tmp_path, on_broken=lambda path, _: heard.append(path.name))] == ["fine"]
+    assert heard == ["odd"]
+
+
 @pytest.mark.parametrize("existing", ["fail", "resume", "overwrite", "new"])
 def test_a_root_that_is_a_file_is_told_in_plain_words(tmp_path, existing):
     (tmp_path / "root").touch()
@@ -206,6 +255,36 @@ def test_setting_aside_never_overwrites_what_an_interrupted_move_left(tmp_path):
     run.begin_stage("sft", "f2")
     assert (run.path / "attempts/sft-1/artifacts/m").read_text() == "first half"
     assert (run.path / "attempts/sft-1/artifacts/m.2").read_text() == "second half"
+
+
+@pytest.mark.parametrize("moves", [0, 1, 2])
+def test_a_kill_while_setting_aside_never_leaves_a_stage_done_without_its_artifacts(tmp_path, monkeypatch, moves):
+    run = make(tmp_path)
+    run.begin_stage("sft", "f1", artifacts=["a", "b"])
+    for name in ("a", "b"):
+        run.artifact(name).write_text(name)
+    run.end_stage("sft")
+    done = []
+
+    class Killed(BaseException):
+        pass
+
+    def move_until_killed(source: Path, target: Path) -> None:
+        if len(done) == moves:
+            raise Killed
+        done.append(source)
+        set_aside(source, target)
+
+    monkeypatch.setattr("trimtab.runs.run.set_aside", move_until_killed)
+    with pytest.raises(Killed):
+        run.begin_stage("sft", "f2", artifacts=["b"])
+    monkeypatch.undo()
+    left = Run.open(run.path).stage("sft")
+    assert (left.status, left.fingerprint, left.attempt) == ("interrupted", "", 1)
+    # whichever fingerprint comes next, even the old one
+    assert run.begin_stage("sft", "f1", artifacts=["a", "b"]).attempt == 2
+    assert [(run.path / "attempts/sft-1/artifacts" / name).read_text() for name in ("a", "b")] == ["a", "b"]
+    assert list((run.path / "artifacts").iterdir()) == []
 
 
 def test_records_survive_reopening_and_a_second_run_object_loses_nothing(tmp_path):
@@ -318,11 +397,11 @@ def test_rewind_takes_back_later_steps_of_this_stage_only(tmp_path):
 
 def test_signal_prefers_the_stage_it_is_best_known_from(tmp_path):
     run = make(tmp_path)
-    run.log("eval", 0, {"kl/reference": 5.0})
-    assert run.signal("kl/reference")[1].tolist() == [5.0]
-    run.log("ppo", 1, {"kl/reference": 1.0})
-    assert run.signal("kl/reference")[1].tolist() == [1.0]
-    assert run.signal("kl/reference", "eval")[1].tolist() == [5.0]
+    run.log("eval", 0, {"eval/score": 5.0})
+    assert run.signal("eval/score")[1].tolist() == [5.0]
+    run.log("ppo", 1, {"eval/score": 1.0})
+    assert run.signal("eval/score")[1].tolist() == [1.0]
+    assert run.signal("eval/score", "eval")[1].tolist() == [5.0]
     with pytest.raises(TrimtabError, match="not declared"):
         run.signal("nope")
 
@@ -341,6 +420,36 @@ def test_a_run_still_being_written_and_broken_lines_are_readable(tmp_path):
         file.write(b'{"no": "stage"}\n{"stage": "ppo", "step": "x"}\n{"stage": "ppo", "step": 4, "attempt": "z"}\n')
     assert reader.signal("score/mean")[1].tolist() == [1.0, 3.0]
     assert reader.broken_lines() == {"metrics.jsonl": [2]}
+
+
+def test_odd_lines_of_metrics_are_skipped_value_by_value(tmp_path):
+    run = make(tmp_path)
+    run.log("ppo", 1, {"score/mean": 1.0, "kl/reference": math.nan})
+    odd = [
+        {"stage": "ppo", "step": 2, "score/mean": "hi", "kl/reference": 0.5, "time": "noon"},
+        {"stage": "ppo", "step": 3, "score/mean": [1], "kl/reference": True},
+        {"stage": "ppo", "step": 4, "score/mean": 4, "nonfinite": ["score/mean"]},
+        {"stage": "ppo", "step": 5, "score/mean": 10**400, "nonfinite": {"step": "nan", "kl/reference": []}},
+        {"stage": "ppo", "step": 10**30, "score/mean": 6.0},
+        {"stage": "ppo", "step": -1, "score/mean": 6.0},
+        {"stage": "ppo", "step": True, "score/mean": 6.0},
+        {"stage": "ppo", "step": 6, "attempt": 10**30, "score/mean": 6.0},
+    ]
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in odd)
+    steps, values = run.signal("score/mean")
+    assert (steps.tolist(), values.tolist()) == ([1, 4], [1.0, 4.0])
+    steps, values = run.signal("kl/reference")
+    assert steps.tolist() == [1, 2, 5]
+    assert np.array_equal(values, [math.nan, 0.5, math.nan], equal_nan=True)
+
+
+def test_a_directory_in_the_place_of_metrics_is_no_metrics(tmp_path):
+    run = make(tmp_path)
+    (run.path / "metrics.jsonl").mkdir()
+    assert (run.metrics(), run.broken_lines(), len(run.signal("score/mean")[0])) == ([], {}, 0)
+    with pytest.raises(TrimtabError, match=r"metrics\.jsonl: cannot be written"):
+        run.log("ppo", 1, {"score/mean": 1.0})
 
 
 def test_samples_keep_hostile_text_and_order(tmp_path):

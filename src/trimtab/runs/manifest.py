@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import re
+import reprlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from trimtab.errors import ErrorKind, TrimtabError
@@ -100,7 +101,7 @@ def check_run_name(name: str) -> str:
     else:
         return name
     raise TrimtabError(
-        ErrorKind.RUN,
+        ErrorKind.USAGE,
         f"{name[:80]!r} cannot name a run: {problem}",
         "Take letters, digits, dots, dashes and underscores.",
     )
@@ -153,7 +154,73 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     missing = [k for k in ("name", "created", "seed", "config", "stages") if k not in manifest]
     if missing:
         raise TrimtabError(ErrorKind.RUN, f"{path}: lacks {', '.join(missing)}")
+    for key, value, fits, what in _manifest_facts(manifest):
+        if not fits:
+            raise TrimtabError(
+                ErrorKind.RUN,
+                f"{path}: {key} is {_shown(value)}; it must be {what}",
+                "Trimtab did not write this: restore the file from a copy, or move the run's directory away.",
+            )
     return manifest
+
+
+_Fact = tuple[str, Any, bool, str]
+_TABLE, _TIME, _WHOLE = "a table", "a time in seconds since 1970", "a whole number from 0 on"
+_LAST_TIME = 1e11  # the year 5138: later ones cannot be written as a date everywhere
+
+
+def _manifest_facts(manifest: Mapping[str, Any]) -> Iterator[_Fact]:
+    """What must hold of a manifest: key, value, whether it holds, and in words what it must be."""
+    for key in ("config", "stages"):
+        yield key, manifest[key], isinstance(manifest[key], dict), _TABLE
+    yield "name", manifest["name"], isinstance(manifest["name"], str), "a text"
+    yield "created", manifest["created"], _is_time(manifest["created"]), _TIME
+    yield "seed", manifest["seed"], _is_whole(manifest["seed"]), _WHOLE
+    for key in ("versions", "hashes"):
+        value = manifest.get(key, {})
+        yield key, value, isinstance(value, dict), _TABLE
+    parent, earlier = manifest.get("parent"), manifest.get("earlier_configs", [])
+    yield "parent", parent, parent is None or isinstance(parent, str), "a run, or null"
+    yield "earlier_configs", earlier, isinstance(earlier, list), "a list"
+    for name, record in manifest["stages"].items():
+        key = f"stages.{name}"
+        yield "stages", name, bool(_STAGE_NAME.fullmatch(name)), "a table of records by the names of stages"
+        yield key, record, isinstance(record, dict), _TABLE
+        yield from _record_facts(key, record)
+
+
+def _record_facts(stage: str, record: Mapping[str, Any]) -> Iterator[_Fact]:
+    status, fingerprint, attempt = record.get("status"), record.get("fingerprint"), record.get("attempt")
+    names, info = record.get("artifacts", []), record.get("info", {})
+    yield f"{stage}.status", status, status in list(StageStatus), f"one of {', '.join(StageStatus)}"
+    yield f"{stage}.fingerprint", fingerprint, isinstance(fingerprint, str), "a text"
+    yield f"{stage}.attempt", attempt, _is_whole(attempt), _WHOLE
+    for key in ("started", "ended"):
+        value = record.get(key)
+        yield f"{stage}.{key}", value, value is None or _is_time(value), f"{_TIME}, or null"
+    plain = isinstance(names, list) and all(_is_below(name) for name in names)
+    yield f"{stage}.artifacts", names, plain, "a list of names below artifacts/"
+    yield f"{stage}.info", info, isinstance(info, dict), _TABLE
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LAST_TIME
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_below(name: object) -> bool:
+    path = PurePosixPath(name) if isinstance(name, str) else PurePosixPath()
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def _shown(value: object) -> str:
+    """A JSON value in short."""
+    if value is None:
+        return "missing or null"
+    return f"a {type(value).__name__}" if isinstance(value, list | dict) else reprlib.repr(value)
 
 
 def installed_versions() -> dict[str, str]:

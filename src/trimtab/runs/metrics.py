@@ -17,6 +17,7 @@ from trimtab.runs.signals import RESERVED, lookup, nearest
 
 __all__ = ["current_lines", "merge_steps", "metrics_line", "rewind_line", "stamp"]
 
+_FLOAT_BITS = 1023
 _NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -70,12 +71,12 @@ def current_lines(
     order: list[dict[str, Any]] = []
     for line in lines:
         name, n, back = line.get("stage"), line.get("attempt", 1), line.get("rewind_to")
-        if not isinstance(name, str) or not isinstance(line.get("step"), int) or not isinstance(n, int):
+        if not isinstance(name, str) or not _is_whole(line.get("step")) or not _is_whole(n):
             continue
         if stage not in (None, name):
             continue
         series = kept.setdefault((name, n), [])
-        if isinstance(back, int):
+        if isinstance(back, int) and not isinstance(back, bool):
             series[:] = [old for old in series if old["step"] <= back]
         else:
             series.append(line)
@@ -93,15 +94,32 @@ def current_lines(
 
 
 def merge_steps(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One record a stage and step, by step; later values win; NaN and infinities are floats again."""
+    """One record a stage and step, by step; later values win; NaN and infinities are floats again.
+
+    What is neither a number nor null is left out: another program, or a damaged disk, may have put it there.
+    """
     merged: dict[tuple[str, int], dict[str, Any]] = {}
     for line in lines:
-        record = {k: v for k, v in line.items() if k != "nonfinite"}
-        for key, word in dict(line.get("nonfinite") or {}).items():
-            record[key] = _NONFINITE.get(str(word), math.nan)
+        record = {k: v for k, v in line.items() if k in ("stage", "step", "attempt") or _is_value(v)}
+        nonfinite = line.get("nonfinite")
+        for key, word in nonfinite.items() if isinstance(nonfinite, dict) else ():
+            if key not in RESERVED:
+                record[key] = _NONFINITE.get(str(word), math.nan)
         merged.setdefault((line["stage"], line["step"]), {}).update(record)
     stages = list(dict.fromkeys(stage for stage, _ in merged))
     return [merged[key] for key in sorted(merged, key=lambda k: (stages.index(k[0]), k[1]))]
+
+
+def _is_whole(value: object) -> bool:
+    """Whether `value` can count steps or attempts: a whole number from 0 on that fits 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+
+
+def _is_value(value: object) -> bool:
+    """Whether `value` is null or a number that a float can hold (its size, not each digit)."""
+    if value is None or isinstance(value, float):
+        return True
+    return isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _FLOAT_BITS
 
 
 def _check_key(stage: str, key: str) -> None:

@@ -11,6 +11,7 @@ Nothing is pickled, nothing of an earlier attempt is overwritten, and a reader c
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -207,13 +208,18 @@ class Run:
         self._for_change()
         old = self.stage(name)
         names = tuple(dict.fromkeys(inside(a) for a in artifacts))
-        goes_on = old.attempt > 0 and old.fingerprint == fingerprint and old.status != StageStatus.DONE
+        goes_on = old.attempt > 0 and old.fingerprint == fingerprint != "" and old.status != StageStatus.DONE
         if goes_on:
             names = tuple(dict.fromkeys([*old.artifacts, *names]))
             record = replace(old, status=StageStatus.RUNNING, ended=None, artifacts=names)
         else:
             if old.attempt:
+                # The record goes first: were the process killed between the moves, one that says done would stay
+                # behind without its artifacts. No fingerprint is empty, so the next begin moves the rest.
+                names = tuple(dict.fromkeys([*old.artifacts, *names]))
+                self._put(replace(old, status=StageStatus.INTERRUPTED, fingerprint="", artifacts=names))
                 self._set_aside(old, names)
+                names = tuple(dict.fromkeys(inside(a) for a in artifacts))
             record = StageRecord(name, StageStatus.RUNNING, fingerprint, old.attempt + 1, time.time(), artifacts=names)
         return self._put(record)
 
@@ -360,6 +366,8 @@ class Run:
             found = path.stat()
         except FileNotFoundError:
             return JsonLines([], [], [], False)
+        if stat.S_ISDIR(found.st_mode):
+            return JsonLines([], [], [], False)
         key = (found.st_ino, found.st_size, found.st_mtime_ns)
         cached = self._lines.get(name)
         if cached is None or cached[0] != key:
@@ -369,7 +377,7 @@ class Run:
 
     def _set_aside(self, old: StageRecord, names: Sequence[str]) -> None:
         target = self.path / "attempts" / f"{old.name}-{old.attempt}"
-        for name in dict.fromkeys([*old.artifacts, *names, old.name]):
+        for name in dict.fromkeys([*names, old.name]):
             set_aside(self.path / "artifacts" / name, target / "artifacts" / name)
         set_aside(self.path / "checkpoints" / old.name, target / "checkpoints")
 
