@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +58,22 @@ def test_sequences_of_numbers_become_float64(values):
     assert scores.tolist() == [1.0, 2.5]
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        torch.tensor([0.5, 2.0], requires_grad=True),
+        torch.tensor([0.5, 2.0], dtype=torch.bfloat16),
+        [torch.tensor(0.5, requires_grad=True), 2],
+    ],
+)
+def test_tensors_of_the_right_shape_are_scores(values):
+    assert checked_scores(Fixed(values), PROMPTS, RESPONSES).tolist() == [0.5, 2.0]
+
+
+def test_whole_numbers_beyond_64_bits_are_scores_as_far_as_a_float_goes():
+    assert checked_scores(Fixed([1, 10**30]), PROMPTS, RESPONSES).tolist() == [1.0, 1e30]
+
+
 def test_booleans_count_as_zero_and_one_and_nothing_gives_nothing():
     assert checked_scores(Fixed([True, False]), PROMPTS, RESPONSES).tolist() == [1.0, 0.0]
     assert checked_scores(Fixed([]), [], []).shape == (0,)
@@ -72,6 +89,15 @@ def test_booleans_count_as_zero_and_one_and_nothing_gives_nothing():
         ([1.0, None], "score of response 1 is None, not a number"),
         ([1.0, "2"], "score of response 1 is '2', not a number"),
         ([1.0, 2j], "score of response 1 is 2j, not a number"),
+        ([1.0, 10**400], r"score of response 1 is a number of about 401 digits, too large for a float"),
+        ([10**5000, 1], r"score of response 0 is a number of about 5001 digits"),
+        ([1.0, "x" * 10**6], r"score of response 1 is 'x+\.\.\.x+', not a number"),
+        ([np.float32(1), None], "score of response 1 is None"),
+        ({0: 1.0, 1: 2.0}, "returned a dict, not 2 numbers"),
+        ({1.0, 2.0}, "returned a set, not 2 numbers"),
+        ("12", "returned a str, not 2 numbers"),
+        (torch.ones(()), "returned a Tensor, not 2 numbers"),
+        (torch.ones(2, 1), r"shape \(2, 1\) for 2 responses"),
         ([1.0, float("nan")], r"score of response 1 is nan \(1 of 2 are not finite\)"),
         ([float("inf"), float("nan")], r"score of response 0 is inf \(2 of 2"),
     ],
@@ -135,6 +161,7 @@ def test_only_functions_of_trimtab_have_a_short_name(project):
         ("rewards:f", "def f(p): ...", r"f\(p\) cannot be called with two arguments"),
         ("rewards:f", "def f(:", r"importing rewards failed: SyntaxError: .*rewards\.py, line 1"),
         ("rewards:f", "\n1 / 0", r"importing rewards failed: ZeroDivisionError: .*rewards\.py, line 2"),
+        ("rewards:f", "import sys\nsys.exit(0)", r"importing rewards failed: SystemExit: 0 \(.*rewards\.py, line 2"),
         ("rewards:", "", "is not of the form module:function"),
         ("a/b:f", "", "is not of the form module:function"),
     ],
@@ -155,6 +182,8 @@ def test_a_project_file_may_not_shadow_a_standard_module(project):
     ("body", "what"),
     [
         ("raise KeyError('x')", r"scorer rewards:f: KeyError: 'x' \(.*rewards\.py, line 3\)"),
+        ("import sys; sys.exit(0)", r"scorer rewards:f: SystemExit: 0 \(.*rewards\.py, line 3\)"),
+        ("return (1 / 0 for _ in r)", r"scorer rewards:f: ZeroDivisionError: .* \(.*rewards\.py, line 3\)"),
         ("return r", "scorer rewards:f: the score of response 0 is 'please wait a moment', not a number"),
         ("return [1.0]", r"scorer rewards:f: .*shape \(1,\) for 2 responses"),
         ("return", "scorer rewards:f: returned a NoneType"),
@@ -165,6 +194,12 @@ def test_a_function_that_fails_is_named_with_file_and_line(project, body, what):
     with pytest.raises(TrimtabError, match=what) as caught:
         checked_scores(scorer, PROMPTS, RESPONSES)
     assert caught.value.kind == ErrorKind.REWARD
+
+
+def test_what_a_function_prints_goes_to_stderr(project, capsys):
+    code = "print('at import')\ndef f(p, r):\n    print('at call')\n    return (print('later') or 1.0 for _ in r)\n"
+    build_scorer("rewards:f", {}, project(code)).score(PROMPTS, RESPONSES)
+    assert tuple(capsys.readouterr()) == ("", "at import\nat call\nlater\nlater\n")
 
 
 def test_an_error_that_says_what_helps_keeps_saying_it():

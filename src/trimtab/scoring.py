@@ -11,12 +11,14 @@ import difflib
 import importlib
 import inspect
 import math
+import numbers
+import reprlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,8 +63,10 @@ def checked_scores(scorer: Scorer, prompts: Sequence[Prompt], responses: Sequenc
 def _as_scores(values: object, n: int, name: str) -> Scores:
     """`values` as float64[n], or an error that names the scorer."""
     try:
-        items = list(values)  # type: ignore[call-overload]
-        array = np.asarray(items)
+        if isinstance(values, Mapping | Set | str | bytes):
+            raise TypeError
+        items = [_detached(item) for item in _detached(values)]
+        array = _array(items)
     except (TypeError, ValueError, RuntimeError):
         raise TrimtabError(
             ErrorKind.REWARD, f"scorer {name}: returned a {type(values).__name__}, not {n} numbers, one a response"
@@ -73,10 +77,10 @@ def _as_scores(values: object, n: int, name: str) -> Scores:
         )
     if n == 0:
         return np.empty(0)
-    if array.dtype.kind not in "biuf":
-        wrong, item = next((i, x) for i, x in enumerate([*items, items]) if not isinstance(x, int | float))
-        raise TrimtabError(ErrorKind.REWARD, f"scorer {name}: the score of response {wrong} is {item!r}, not a number")
-    scores = array.astype(np.float64)
+    if array.dtype.kind in "biuf":
+        scores = array.astype(np.float64)
+    else:
+        scores = np.array([_number(item, f"scorer {name}: the score of response {i}") for i, item in enumerate(items)])
     finite = np.isfinite(scores)
     if not finite.all():
         wrong = int(np.argmin(finite))
@@ -87,6 +91,34 @@ def _as_scores(values: object, n: int, name: str) -> Scores:
             "A score must be a finite number; an empty response is scored too.",
         )
     return scores
+
+
+def _detached(value: Any) -> Any:
+    """A torch tensor as a NumPy array of float64, whatever its device, dtype and gradient; all else as it is."""
+    return value.detach().cpu().double().numpy() if hasattr(value, "detach") else value
+
+
+def _array(items: list[Any]) -> NDArray[Any]:
+    try:
+        return np.asarray(items)
+    except OverflowError:  # floats and a whole number that is too large to be one
+        array = np.empty(len(items), object)
+        array[:] = items
+        return array
+
+
+def _number(item: object, what: str) -> float:
+    if isinstance(item, np.bool_):
+        return float(item)
+    if not isinstance(item, numbers.Real):
+        raise TrimtabError(ErrorKind.REWARD, f"{what} is {reprlib.repr(item)}, not a number")
+    try:
+        return float(item)
+    except OverflowError:
+        digits = int(math.log10(2) * cast(int, math.trunc(item)).bit_length()) + 1
+        raise TrimtabError(
+            ErrorKind.REWARD, f"{what} is a number of about {digits} digits, too large for a float"
+        ) from None
 
 
 # functions of the user
@@ -132,14 +164,17 @@ class FunctionScorer:
         """Call the function.
 
         Raises:
-            TrimtabError: it raised an exception, or returned something that is not B finite numbers.
+            TrimtabError: it raised an exception, ended the program, or returned something that is not B finite numbers.
         """
         texts = [p.text for p in prompts], [r.text for r in responses]
         try:
-            values = self._function(*texts)
+            with _prints_to_stderr():
+                values = self._function(*texts)
+                if isinstance(values, Iterator):  # the function's own code runs while it is read
+                    values = list(values)
         except TrimtabError as error:  # says itself what helps
             raise TrimtabError(error.kind, f"scorer {self.name}: {error.message}", error.hint) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise TrimtabError(
                 ErrorKind.REWARD,
                 f"scorer {self.name}: {type(error).__name__}: {error} ({_where(error)})",
@@ -155,13 +190,13 @@ _from_projects: dict[str, Path] = {}
 def _import(name: str, spec: str, directory: Path | None) -> ModuleType:
     if directory is not None:
         _make_way(name.split(".")[0], spec, directory)
-    with _path_first(directory):
+    with _path_first(directory), _prints_to_stderr():
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
             missing = f"there is no module {error.name!r}" + (f" in {directory} or" if directory else "")
             raise TrimtabError(ErrorKind.CONFIG, f"scorer {spec}: {missing} among the installed ones") from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise TrimtabError(
                 ErrorKind.CONFIG,
                 f"scorer {spec}: importing {name} failed: {type(error).__name__}: {error} ({_where(error)})",
@@ -195,6 +230,11 @@ def _path_first(directory: Path | None) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(entry)
+
+
+def _prints_to_stderr() -> AbstractContextManager[object]:
+    """What a user's code prints goes to stderr: the program's own output, which may be JSON, stays clean."""
+    return redirect_stdout(sys.stderr)
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:
