@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from labeling_fakes import candidate, two_principles
-from trimtab.errors import TrimtabError
+from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.protocol import JudgeIdentity, JudgeRequest, Order, Outcome, Verdict
 from trimtab.labeling.store import LabelStore
 
@@ -113,6 +113,21 @@ def test_a_batch_is_recorded_whole_or_not_at_all(tmp_path: Path) -> None:
         assert len(store) == 0
         store.put(ME, asked, [Verdict(Outcome.OK, 0.5)] * 3)
         assert len(store) == 3
+
+
+def test_a_full_disk_is_told_in_plain_words_and_loses_nothing(tmp_path: Path) -> None:
+    asked = requests(tmp_path, 400)
+    with LabelStore(tmp_path / "labels.sqlite") as store:
+        store.put(ME, asked[:1], [Verdict(Outcome.OK, 0.5)])
+        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+        store._db.execute(f"PRAGMA max_page_count = {pages + 1}")
+        with pytest.raises(TrimtabError, match=r"labels\.sqlite: .*disk is full.*\n.*is lost") as caught:
+            store.put(ME, asked, [Verdict(Outcome.OK, 0.5)] * 400)
+        assert caught.value.kind is ErrorKind.FAILED
+        assert len(store) == 1
+        store._db.execute("PRAGMA max_page_count = 100000")
+        store.put(ME, asked, [Verdict(Outcome.OK, 0.5)] * 400)
+        assert len(store) == 400
 
 
 def test_two_processes_write_the_same_and_different_pairs_at_once(tmp_path: Path) -> None:

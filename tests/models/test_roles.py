@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForSequenceClassification, BertConfig, BertLMHeadModel
 
 from trimtab.errors import ErrorKind, TrimtabError
@@ -141,6 +142,21 @@ def test_bfloat16_policy_and_reference_agree_exactly_and_masters_are_float32(bui
         assert torch.equal(a[mask], b[mask])
         # Outside autocast the float32 top still runs, on the bfloat16 trunk.
         assert policy.lm_logits(policy.hidden(ids, mask)).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), SafetensorError("I/O error: No space left on device")]
+)
+def test_a_model_that_cannot_be_written_is_told_in_plain_words(build, tmp_path, monkeypatch, error):
+    model = CausalModel(build("llama"))
+
+    def full(*_, **__):
+        raise error
+
+    monkeypatch.setattr(model.hf, "save_pretrained", full)
+    with pytest.raises(TrimtabError, match=r"m: cannot be written: .*No space left.*\n.*is lost") as caught:
+        model.save_pretrained(tmp_path / "m", pad_id=0)
+    assert caught.value.kind is ErrorKind.FAILED
 
 
 @pytest.mark.parametrize(("kind", "k"), [("llama", 0), ("llama", 2), ("qwen2", 1), ("gpt2", 0)])

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors import SafetensorError
 from torch import nn
 
 from trimtab.errors import ErrorKind, TrimtabError
@@ -140,10 +141,39 @@ def test_a_write_that_fails_leaves_the_old_checkpoint_and_no_rubbish(tmp_path, m
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(module, "_flush", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(TrimtabError, match=r"c: cannot be written: No space.*\n.*is lost") as caught:
+        save_checkpoint(path, {"step": 2})
+    assert caught.value.kind is ErrorKind.FAILED
+    assert load_checkpoint(path) == {"step": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_rename_that_fails_leaves_the_old_checkpoint_under_its_name(tmp_path, monkeypatch):
+    path = save_checkpoint(tmp_path / "c", {"step": 1})
+    moves = []
+
+    def second_fails(source, target):
+        moves.append(target)
+        if len(moves) == 2:
+            raise OSError(28, "No space left on device")
+        os.rename(source, target)
+
+    monkeypatch.setattr(module.os, "replace", second_fails)
+    with pytest.raises(TrimtabError, match="No space"):
         save_checkpoint(path, {"step": 2})
     assert load_checkpoint(path) == {"step": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_full_disk_under_safetensors_is_told_in_plain_words(tmp_path, monkeypatch):
+    def full(*_):
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(module, "save_file", full)
+    with pytest.raises(TrimtabError, match=r"c: cannot be written: I/O error: No space") as caught:
+        save_checkpoint(tmp_path / "c", STATE)
+    assert caught.value.kind is ErrorKind.FAILED
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_existing_checkpoint_is_replaced(tmp_path):

@@ -91,6 +91,9 @@ class LabelStore:
         """Record a batch in one transaction; on return it is on the disk.
 
         A verdict that is already recorded stays as it is, unless it is an error.
+
+        Raises:
+            TrimtabError: the disk is full, or another process wrote for too long; nothing of the batch is recorded.
         """
         now = time.time()
         rows = [
@@ -98,13 +101,21 @@ class LabelStore:
             for key, request, v in zip(_keys(judge, requests), requests, verdicts, strict=True)
         ]
         with self._lock, closing(self._db.cursor()) as cursor:
-            cursor.execute("BEGIN IMMEDIATE")
             try:
+                cursor.execute("BEGIN IMMEDIATE")
                 cursor.executemany(_INSERT, rows)
-            except BaseException:
-                cursor.execute("ROLLBACK")
+                cursor.execute("COMMIT")
+            except BaseException as error:
+                if self._db.in_transaction:  # on a full disk SQLite has rolled back itself
+                    cursor.execute("ROLLBACK")
+                if isinstance(error, sqlite3.OperationalError):
+                    raise TrimtabError(
+                        ErrorKind.FAILED,
+                        f"{self.path}: the last {len(rows)} verdicts cannot be recorded: {error}",
+                        "No verdict recorded before is lost: make room or allow writing there, then give the same "
+                        "command again; only what is missing is asked for.",
+                    ) from error
                 raise
-            cursor.execute("COMMIT")
 
     def counts(self) -> dict[Outcome, int]:
         """Recorded verdicts by outcome, every outcome present."""

@@ -26,6 +26,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.backbone import Backbone, positions_of, shared_parameters
 from trimtab.models.narration import without_bars
+from trimtab.models.writing import writing_weights
 
 __all__ = ["CausalModel", "Role", "ScalarModel", "trunk_hash"]
 
@@ -216,6 +217,9 @@ class Role(nn.Module):
             directory: where to; made if need be.
             pad_id: written to the configuration: transformers' sequence classifiers find a text's end by it.
             dtype: of the file; default float32 where any weight is float32, else the stored dtype.
+
+        Raises:
+            TrimtabError: the disk is full, or the directory cannot be written to.
         """
         parameters = list(self.hf.parameters())
         dtype = dtype or (torch.float32 if any(p.dtype == torch.float32 for p in parameters) else parameters[0].dtype)
@@ -230,11 +234,12 @@ class Role(nn.Module):
             if key not in converted:
                 converted[key] = tensor.to(dtype) if tensor.is_floating_point() else tensor
             state[name] = converted[key]
-        with without_bars():
-            self.hf.save_pretrained(str(directory), state_dict=state)
-        # transformers notes the dtype of the first weight, which may be a frozen one.
-        config.dtype = dtype
-        config.save_pretrained(str(directory))
+        with writing_weights(directory):
+            with without_bars():
+                self.hf.save_pretrained(str(directory), state_dict=state)
+            # transformers notes the dtype of the first weight, which may be a frozen one.
+            config.dtype = dtype
+            config.save_pretrained(str(directory))
 
 
 class CausalModel(Role):

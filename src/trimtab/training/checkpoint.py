@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.writing import writing_weights
 
 __all__ = [
     "checkpoints",
@@ -45,10 +46,16 @@ def save_checkpoint(path: Path, state: Mapping[str, Any]) -> Path:
 
     Raises:
         TypeError: a value of another kind.
-        OSError: the disk is full or not writable; the temporary directory is removed.
+        TrimtabError: the disk is full or not writable; an earlier checkpoint is as it was, nothing else stays.
     """
     tensors: dict[str, Tensor] = {}
     tree = _flatten(state, "", tensors)
+    with writing_weights(path):
+        _write(path, tree, tensors)
+    return path
+
+
+def _write(path: Path, tree: Any, tensors: dict[str, Tensor]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -64,7 +71,11 @@ def save_checkpoint(path: Path, state: Mapping[str, Any]) -> Path:
             aside = path.with_name(f".{path.name}.{os.getpid()}.old.tmp")
             shutil.rmtree(aside, ignore_errors=True)
             os.replace(path, aside)
-            os.replace(temporary, path)
+            try:
+                os.replace(temporary, path)
+            except OSError:
+                os.replace(aside, path)
+                raise
             shutil.rmtree(aside)
         else:
             os.replace(temporary, path)
@@ -72,7 +83,6 @@ def save_checkpoint(path: Path, state: Mapping[str, Any]) -> Path:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     _flush(path.parent)
-    return path
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
