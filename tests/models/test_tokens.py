@@ -52,6 +52,22 @@ def test_a_prompt_without_tokens_is_named(tokenizer):
         TextCodec(tokenizer).prompt_ids(Prompt("void", (Message("user", "  "),)))
 
 
+@pytest.mark.parametrize("chat", [True, False])
+def test_half_a_character_names_the_prompt(make_tokenizer, chat):
+    codec = TextCodec(make_tokenizer(chat=chat))
+    broken = Prompt("odd", (Message("user", "w1 \ud83d w2"),))
+    for ask in (
+        lambda: codec.prompt_ids(broken),
+        lambda: codec.prompt_ids_with_system(Prompt("odd", PROMPT.messages), "w1 \ud83d"),
+        lambda: codec.response_ids(Response("w1 \ud83d"), "odd"),
+    ):
+        with pytest.raises(TrimtabError, match=r'prompt "odd" holds half a character \(\\ud83d\) at place 3') as error:
+            ask()
+        assert error.value.kind is ErrorKind.DATA
+    with pytest.raises(TrimtabError, match="a response holds half a character"):
+        codec.response_ids(Response("\ud83d"))
+
+
 def test_an_eos_that_the_tokenizer_closes_texts_with_is_taken_off(tokenizer):
     from tokenizers.processors import TemplateProcessing
 

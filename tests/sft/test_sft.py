@@ -9,7 +9,7 @@ from trimtab import sft
 from trimtab.config.schema import SFTConfig
 from trimtab.data.demonstrations import Demonstration
 from trimtab.data.records import Message, Prompt
-from trimtab.errors import TrimtabError
+from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import CausalModel
 from trimtab.models.tokens import TextCodec
 from trimtab.runs.run import Run
@@ -96,6 +96,23 @@ def test_a_killed_stage_goes_on_to_the_same_weights(codec, tmp_path):
         assert torch.equal(resumed.own_state()[name], weight), name
     assert [row["step"] for row in run.metrics("sft")] == list(range(1, 9))
     assert len(list(run.checkpoint_dir("sft").iterdir())) == 1
+
+
+def test_a_demonstration_must_fit_the_context_with_its_eos(codec, tmp_path):
+    model = base().fork(True)
+    prompt = Prompt("long", (Message("user", "small leaf"),))
+    fits = Demonstration(prompt, " ".join(["dear"] * (model.context_length - 3)))
+    over = Demonstration(prompt, fits.response + " dear")
+    run = Run.create(tmp_path, "r", config={}, seed=0)
+    run.begin_stage("sft", "f")
+    length = model.context_length
+    what = rf'"long": {length + 1} tokens \(2 of the prompt, {length - 1} of .*context holds {length}'
+    with pytest.raises(TrimtabError, match=what) as caught:
+        sft.train(SFTConfig(), model, codec, [*shown(2), over], run=run)
+    assert caught.value.kind is ErrorKind.DATA
+    assert run.metrics("sft") == []
+    sft.train(SFTConfig(), model, codec, [fits], run=run)
+    assert len(run.metrics("sft")) == 1
 
 
 def test_no_demonstrations(codec):

@@ -151,7 +151,7 @@ class LikelihoodJudge:
         ]
 
     def _row(self, prompt: Prompt, response: Response, system: str) -> tuple[list[int], list[int]]:
-        return self.codec.prompt_ids_with_system(prompt, system), self.codec.response_ids(response)
+        return self.codec.prompt_ids_with_system(prompt, system), self.codec.response_ids(response, prompt.id)
 
     def _unfit(self, rows: list[tuple[list[int], list[int]]]) -> Verdict | None:
         if any(not response for _, response in rows):

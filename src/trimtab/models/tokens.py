@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from trimtab.data.records import Message, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.writing import writing_weights
 
 __all__ = ["TextCodec", "left_pad", "right_pad"]
 
@@ -95,7 +96,7 @@ class TextCodec:
         """Token ids of a prompt, ready for a response to follow.
 
         Raises:
-            TrimtabError: the prompt has no token, or the chat template refuses its roles.
+            TrimtabError: the prompt has no token or half a character, or the chat template refuses its roles.
         """
         return self.prompt_ids_with_system(prompt, None)
 
@@ -104,6 +105,8 @@ class TextCodec:
 
         With a chat template it is the system message, or stands before the prompt's own; else a paragraph in front.
         """
+        for message in _with_system(prompt.messages, system):
+            _check_text(message.content, f'prompt "{prompt.id}"')
         if self.chat:
             try:
                 ids = self._template(_with_system(prompt.messages, system), generation_prompt=True)
@@ -124,8 +127,13 @@ class TextCodec:
             raise TrimtabError(ErrorKind.DATA, f'prompt "{prompt.id}" has no token', "remove empty prompts")
         return ids
 
-    def response_ids(self, response: Response) -> list[int]:
-        """Token ids of a response; the EOS token at the end if it is finished."""
+    def response_ids(self, response: Response, prompt_id: str | None = None) -> list[int]:
+        """Token ids of a response; the EOS token at the end if it is finished.
+
+        Raises:
+            TrimtabError: the text holds half a character; `prompt_id` says whose response it is.
+        """
+        _check_text(response.text, "a response" if prompt_id is None else f'the response to prompt "{prompt_id}"')
         ids = list(self.tokenizer(response.text, add_special_tokens=False).input_ids)
         return [*ids, self.eos_id] if response.finished else ids
 
@@ -159,7 +167,20 @@ class TextCodec:
 
     def save(self, directory: Path | str) -> None:
         """Write the tokenizer beside a model."""
-        self.tokenizer.save_pretrained(str(directory))
+        with writing_weights(directory):
+            self.tokenizer.save_pretrained(str(directory))
+
+
+def _check_text(text: str, whose: str) -> None:
+    """Refuse a lone surrogate: JSON can spell one, no tokenizer can encode it."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise TrimtabError(
+            ErrorKind.DATA,
+            f"{whose} holds half a character (\\u{ord(text[error.start]):04x}) at place {error.start} of a text",
+            "a surrogate must come as a pair: correct the text in its file, or leave it out",
+        ) from None
 
 
 def _with_system(messages: Sequence[Message], system: str | None) -> list[Message]:

@@ -63,7 +63,7 @@ class PreferenceModel:
         Raises:
             TrimtabError: longer than `max_tokens`.
         """
-        ids = self.codec.prompt_ids(prompt) + self.codec.response_ids(replace(response, finished=True))
+        ids = self.codec.prompt_ids(prompt) + self.codec.response_ids(replace(response, finished=True), prompt.id)
         if self.max_tokens is not None and len(ids) > self.max_tokens:
             raise TrimtabError(
                 ErrorKind.DATA,

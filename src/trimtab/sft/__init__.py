@@ -16,6 +16,7 @@ from trimtab.config.schema import SFTConfig
 from trimtab.core.masked import masked_mean
 from trimtab.data.demonstrations import Demonstration
 from trimtab.data.records import Response
+from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.logprobs import response_logprobs
 from trimtab.models.roles import CausalModel
 from trimtab.models.tokens import TextCodec, left_pad, right_pad
@@ -46,10 +47,14 @@ def train(
         run: where metrics and checkpoints go; with checkpoints in it, training goes on from the last.
 
     Raises:
-        TrimtabError: no demonstrations.
+        TrimtabError: no demonstrations, or one that is longer than the model's context.
     """
     precision = precision or Precision("float32", model.device)
-    examples = [(codec.prompt_ids(d.prompt), codec.response_ids(Response(d.response))) for d in demonstrations]
+    examples = [
+        (codec.prompt_ids(d.prompt), codec.response_ids(Response(d.response), d.prompt.id)) for d in demonstrations
+    ]
+    for demonstration, (prompt, response) in zip(demonstrations, examples, strict=True):
+        _check_length(demonstration.prompt.id, len(prompt), len(response), model.context_length)
 
     def loss_of(index: list[int]) -> tuple[Tensor, dict[str, float]]:
         with precision.autocast():
@@ -58,6 +63,17 @@ def train(
 
     fit("sft", model, loss_of, len(examples), config, precision=precision, seed=seed, run=run)
     return model
+
+
+def _check_length(prompt_id: str, prompt: int, response: int, context: int | None) -> None:
+    if context is not None and prompt + response > context:
+        raise TrimtabError(
+            ErrorKind.DATA,
+            f'demonstration of prompt "{prompt_id}": {prompt + response} tokens ({prompt} of the prompt, {response} of '
+            f"the response with EOS), the model's context holds {context}",
+            "shorten or leave out the demonstration in the file that sft.data names, or take a model with a longer "
+            "context",
+        )
 
 
 def _negative_log_likelihood(
