@@ -148,6 +148,41 @@ def test_bad_overrides_in_plain_words(override, what):
     assert what in refused(None, override)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("project.seed", "9" * 26, "it must be a whole number from 0 on, at most 9223372036854775807"),
+        ("project.seed", str(2**63), "at most 9223372036854775807"),
+        ("ppo.iterations", "9" * 400, "it must be a whole number from 1 on, at most 9223372036854775807"),
+        ("ppo.temperature", "1e-300", "ppo.temperature = 1e-300: it must be a number from 0.001 on"),
+        ("sample.temperature", "9e-4", "it must be a number from 0.001 on"),
+        ("eval.temperature", "0", "it must be a number from 0.001 on"),
+        ("eval.measures", "[" * 150 + "]" * 150, "eval.measures = [[["),
+    ],
+)
+def test_values_that_are_out_of_every_proportion(tmp_path, key, value, what):
+    section, name = key.split(".")
+    for message in (refused(None, f"{key}={value}"), refused(write(tmp_path, f"[{section}]\n{name} = {value}\n"))):
+        assert what in message
+        assert len(message) < 400
+
+
+def test_the_largest_seed_and_the_lowest_temperature_hold():
+    config = load_config(None, [f"project.seed={2**63 - 1}", "ppo.temperature=0.001"]).config
+    assert (config.project.seed, config.ppo.temperature) == (2**63 - 1, 0.001)
+
+
+def test_numbers_of_thousands_of_digits_and_deep_nesting_are_refused(tmp_path):
+    assert "it must be a whole number from 1 on" in refused(None, "ppo.iterations=" + "9" * 5000)
+    assert "too many digits" in refused(write(tmp_path, "[ppo]\niterations = " + "9" * 5000))
+    for value in ("[" * 5000, "[" * 5000 + "]" * 5000, "{a=" * 5000):
+        message = refused(None, f"ppo.reward={value}")
+        assert message.startswith("--set ppo.reward = ")
+        assert "nested too deeply" in message
+        assert len(message) < 200
+        assert "nested too deeply" in refused(write(tmp_path, f"[ppo]\nreward = {value}\n"))
+
+
 def test_unknown_keys_and_sections_of_a_file_are_named_with_their_lines(tmp_path):
     path = write(tmp_path, "seeds = 1\nppo = 3\n[pppo]\nbeta = 1\n[sft]\nbatchsize = 3\n[zzzz]\n")
     assert refused(path).splitlines() == [

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from trimtab.config.describe import fields, flatten, nearest_key, sections
 from trimtab.config.presets import PRESETS
-from trimtab.config.schema import Config
+from trimtab.config.schema import LARGEST_WHOLE, Config
 from trimtab.config.template import write_toml
 from trimtab.errors import ErrorKind, TrimtabError
 
@@ -137,6 +137,10 @@ def _read_file(path: Path, layers: _Layers) -> None:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise TrimtabError(ErrorKind.CONFIG, f"{path}: is not valid TOML: {error}") from None
+    except ValueError:  # only a whole number of thousands of digits
+        raise TrimtabError(ErrorKind.CONFIG, f"{path}: holds a number with too many digits") from None
+    except RecursionError:
+        raise TrimtabError(ErrorKind.CONFIG, f"{path}: holds lists or tables that are nested too deeply") from None
     lines = _key_lines(text)
     for section, table in document.items():
         where = _place(path, lines.get(section))
@@ -183,7 +187,12 @@ def _apply_override(override: str, layers: _Layers) -> None:
     if not equals or not dot:
         layers.problems.append(f"--set {override}: is not of the form section.key=value")
         return
-    layers.put(section, name, _parse_value(f"{section}.{name}", text.strip()), "--set")
+    try:
+        value = _parse_value(f"{section}.{name}", text.strip())
+    except RecursionError:
+        layers.problems.append(f"--set {key.strip()} = {text.strip()[:40]}...: is nested too deeply")
+        return
+    layers.put(section, name, value, "--set")
 
 
 def _parse_value(key: str, text: str) -> Any:
@@ -193,7 +202,7 @@ def _parse_value(key: str, text: str) -> Any:
         return None
     try:
         document = tomllib.loads(f"v = {text}")
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # no TOML, or a whole number of thousands of digits
         return text
     value = document["v"]
     if set(document) != {"v"} or ("string" in kinds and not isinstance(value, str | list | dict)):
@@ -222,7 +231,8 @@ def _problem(detail: dict[str, Any], layers: _Layers) -> list[str]:
     key = ".".join(location[:2])
     if len(location) >= 2 and key in fields():
         value = layers.tree[location[0]][location[1]]
-        return [f"{layers.origins[key]}: {key} = {_show(value)}: it must be {fields()[key].allowed}"]
+        limit = f", at most {LARGEST_WHOLE}" if isinstance(value, int) and value > LARGEST_WHOLE else ""
+        return [f"{layers.origins[key]}: {key} = {_show(value)}: it must be {fields()[key].allowed}{limit}"]
     if detail["type"] == "value_error":
         lines = str(detail["ctx"]["error"]).split("\n")
         section = f"[{location[0]}] " if location else ""
@@ -256,5 +266,8 @@ def _unknown(key: str, where: str) -> str:
 
 def _show(value: Any) -> str:
     """A value as one would write it, shortened."""
-    text = "none" if value is None else json.dumps(value, default=str)
+    try:
+        text = "none" if value is None else json.dumps(value, default=str)
+    except (RecursionError, ValueError):
+        return f"a {type(value).__name__} that is nested too deeply or has too many digits"
     return text if len(text) <= 80 else text[:77] + "..."

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 __all__ = [
     "Config",
@@ -26,11 +26,23 @@ __all__ = [
     "SampleConfig",
 ]
 
+
+def _fits_64_bits(value: int) -> int:
+    if value > LARGEST_WHOLE:
+        raise ValueError(f"above {LARGEST_WHOLE}")
+    return value
+
+
+LARGEST_WHOLE = 2**63 - 1
+"""Of every whole number: generators, arrays and files take no larger ones."""
+
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
-Whole = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=1), AfterValidator(_fits_64_bits)]
+Whole = Annotated[int, Field(ge=0), AfterValidator(_fits_64_bits)]
+# Logits divided by less leave nothing to sample from, and overflow.
+Temperature = Annotated[float, Field(ge=1e-3, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 # TOML and JSON have no tuples: a point comes as a list.
 Point = Annotated[tuple[Whole, NonNegative], Field(strict=False)]
@@ -116,7 +128,7 @@ class SampleConfig(Section):
     """samples: both from the reference; contrast: one each under a principle's reading and its opposite."""
     pairs_per_prompt: Count = 1
     """Pairs sampled for each training prompt."""
-    temperature: Positive = 1.0
+    temperature: Temperature = 1.0
     """Sampling temperature."""
     max_new_tokens: Count = 64
     """Longest response in tokens, EOS included."""
@@ -179,7 +191,7 @@ class PPOConfig(Section):
     """Responses an iteration."""
     responses_per_prompt: Count = 1
     """K responses for each prompt of an iteration; divides batch_size; rloo and grpo need at least 2."""
-    temperature: Positive = 1.0
+    temperature: Temperature = 1.0
     """One temperature for sampling and for every log-probability."""
     max_new_tokens: Count = 64
     """Longest response in tokens, EOS included."""
@@ -334,7 +346,7 @@ class EvalConfig(Section):
 
     responses_per_prompt: Count = 1
     """Responses of each model to each held-out prompt."""
-    temperature: Positive = 1.0
+    temperature: Temperature = 1.0
     """Sampling temperature, the same for both."""
     max_new_tokens: Count = 64
     """Longest response in tokens, EOS included."""
