@@ -230,7 +230,7 @@ def test_the_report_stage_prints_the_summary(trimtab, project, pipeline):
 def test_a_stage_whose_inputs_are_missing_says_what_to_run(trimtab, project):
     done = trimtab("label", project)
     assert done.code == 1
-    assert done.err.splitlines()[-1] == "  trimtab run --until sample"
+    assert done.err.splitlines()[-1] == f"  run it first: trimtab run {project} --until sample"
 
 
 def pm_eval_stand_in(monkeypatch: pytest.MonkeyPatch) -> list[Any]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from labeling_fakes import candidate, two_principles
 
+from labeling_fakes import candidate, two_principles
 from trimtab.config.schema import LabelConfig
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.construction import ConstructionJudge

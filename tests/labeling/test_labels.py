@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from labeling_fakes import ScriptedJudge, candidate, two_principles
 
+from labeling_fakes import ScriptedJudge, candidate, two_principles
 from trimtab.errors import TrimtabError
 from trimtab.labeling.labels import Label, aggregate, label_pairs, summarise, to_pairs
 from trimtab.labeling.protocol import JudgeRequest, Order, Outcome, Verdict, pair_hash

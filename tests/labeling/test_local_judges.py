@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from labeling_fakes import candidate, two_principles
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from labeling_fakes import candidate, two_principles
 from trimtab.constitution import Constitution
 from trimtab.data.records import CandidatePair, Message, Prompt, Response
 from trimtab.errors import TrimtabError

@@ -79,6 +79,8 @@ def test_a_second_run_has_nothing_to_do(finished):
         ("preference.epochs=2", ["pm", "ppo", "eval", "report"]),
         ("label.simulated='blind'", ["label", "pm", "ppo", "eval", "report"]),
         ("eval.bootstrap=60", ["eval", "report"]),
+        ("eval.measures=['gold', 'rule:finished']", ["eval", "report"]),
+        ("ppo.probe_prompts=2", []),
         ("project.seed=1", ["sft", "sample", "label", "pm", "ppo", "eval", "report"]),
         ("ppo.reward='rule:length'", ["ppo", "eval", "report"]),
         ("project.threads=2", []),
@@ -91,7 +93,7 @@ def test_a_changed_setting_runs_what_depends_on_it(finished, change, stages):
 def test_changed_files_run_what_reads_them(project):
     held_out = project / "prompts_held_out.jsonl"
     held_out.write_text("\n".join(held_out.read_text().splitlines()[:20]) + "\n")
-    assert wanted(project) == ["ppo", "eval", "report"]  # PPO samples its probes from them
+    assert wanted(project) == ["eval", "report"]
     constitution = project / "constitution.toml"
     constitution.write_text(constitution.read_text().replace('text = "', 'text = "Above all: ', 1))
     assert wanted(project) == ["label", "pm", "ppo", "eval", "report"]
@@ -104,7 +106,7 @@ def test_from_and_until(finished):
         wanted(finished, start="ppo", until="pm")
     with pytest.raises(TrimtabError, match="needs pm, which is not up to date") as caught:
         wanted(finished, "preference.epochs=2", start="ppo")
-    assert "trimtab run --until pm" in caught.value.hint
+    assert caught.value.hint == f"run it first: trimtab run {finished} --until pm (with the same --set)"
 
 
 def test_one_stage_again_is_a_new_attempt_and_keeps_the_old(project):
@@ -112,6 +114,83 @@ def test_one_stage_again_is_a_new_attempt_and_keeps_the_old(project):
     assert run.stage("label").attempt == 2
     assert (run.path / "attempts" / "label-1" / "artifacts" / "label" / "pairs.jsonl").is_file()
     assert (run.artifact("label") / "pairs.jsonl").is_file()
+
+
+def test_what_follows_from_a_stage_that_ran_again_is_out_of_date(project):
+    run_stage(Project.open(project, SMALL), "ppo", again=True)
+    assert wanted(project) == ["eval", "report"]
+
+
+def test_a_stage_without_its_artifacts_is_not_up_to_date(project):
+    shutil.rmtree(project / "runs" / "main" / "artifacts" / "pm")
+    assert wanted(project) == ["pm", "ppo", "eval", "report"]
+
+
+def test_modules_behind_a_reward_are_inputs_what_they_import_too(project):
+    (project / "rewards.py").write_text("import helpers\n\ndef score(p, r):\n    return [helpers.one() for _ in r]\n")
+    (project / "helpers").mkdir()
+    (project / "helpers" / "__init__.py").write_text("from .numbers import one\n")
+    (project / "helpers" / "numbers.py").write_text("def one():\n    return 1.0\n")
+    (project / "unrelated.py").write_text("x = 1\n")
+    opened = Project.open(project)
+    before = opened.code_hashes(["rewards:score"])
+    assert set(before) == {"rewards.py", "helpers/__init__.py", "helpers/numbers.py"}
+    (project / "helpers" / "numbers.py").write_text("def one():\n    return 2.0\n")
+    assert opened.code_hashes(["rewards:score"]) != before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ppo.reward='rule:lenght'",
+        "ppo.reward='rewards:missing'",
+        "ppo.reward={preference = 1.0, nonsense = 1.0}",
+        "eval.measures=['preference']",
+        "eval.measures=['gold', 'gold']",
+        "label.judge='nobody'",
+        "sample.source='contrast'",
+        "model.shared_layers=99",
+        "model.name='/nonexistent'",
+        "ppo.max_new_tokens=100000",
+        "prompts.max_tokens=1",
+        "prompts.held_out='constitution.toml'",
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_moved(project, change):
+    with pytest.raises(TrimtabError):
+        run_project(Project.open(project, [*SMALL, "label.simulated='faithful'", change]))
+    assert wanted(project) == []  # the finished run is still one
+    assert not (project / "runs" / "main" / "attempts").exists()
+
+
+def test_prompts_that_are_not_held_out_are_said(project):
+    (project / "prompts_held_out.jsonl").write_text((project / "prompts.jsonl").read_text())
+    said: list[str] = []
+    run_project(Project.open(project, SMALL), say=said.append)
+    assert any("80 prompts stand in both" in line for line in said)
+
+
+def test_a_refused_stage_leaves_no_empty_run(project):
+    with pytest.raises(TrimtabError, match="label needs sample") as caught:
+        run_stage(Project.open(project, SMALL), "label", "typo")
+    assert not (project / "runs" / "typo").exists()
+    assert "--run typo" in caught.value.hint
+
+
+def test_probes_are_not_doubled_when_a_stage_stops_before_its_first_checkpoint(project, monkeypatch):
+    from trimtab.ppo import trainer
+
+    settings, iterate = [*SMALL, "ppo.beta=0.4"], trainer._Trainer._iterate
+
+    def dying(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer._Trainer, "_iterate", dying)
+    with pytest.raises(TrimtabError, match="interrupted"):
+        run_project(Project.open(project, settings))
+    monkeypatch.setattr(trainer._Trainer, "_iterate", iterate)
+    run = run_project(Project.open(project, settings))
+    assert len(run.samples(step=0, stage="ppo")) == 4
 
 
 def test_a_stage_whose_inputs_are_missing_is_refused(project):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from made_up_runs import add_eval, add_ppo, eval_rows, new_run
 
+from made_up_runs import add_eval, add_ppo, eval_rows, new_run
 from trimtab.report.facts import Figure, figure_of, read_facts
 from trimtab.report.verdict import Kind, verdict
 

@@ -311,7 +311,7 @@ class PPOConfig(Section):
              f"responses_per_prompt must be at least 2, not {self.responses_per_prompt}"),
             (critic_free and bool(value_knobs),
              f'{", ".join(value_knobs)} would have no effect: advantage = "{self.advantage}" has no value model '
-             "and one advantage a response"),
+             "and one advantage a response; leave them at their defaults (remove the lines)"),
             (self.batch_size % self.minibatches != 0,
              f"minibatches = {self.minibatches} does not divide batch_size = {self.batch_size}"),
             (self.kl_placement == "loss" and self.kl_estimator == "k1",

@@ -23,7 +23,16 @@ from trimtab.models.narration import without_bars
 from trimtab.models.roles import CausalModel, Role, ScalarModel
 from trimtab.models.tokens import TextCodec
 
-__all__ = ["DTYPES", "load_causal_lm", "load_codec", "load_scalar", "load_tokenizer", "pick_device", "resolve"]
+__all__ = [
+    "DTYPES",
+    "load_causal_lm",
+    "load_codec",
+    "load_config",
+    "load_scalar",
+    "load_tokenizer",
+    "pick_device",
+    "resolve",
+]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -109,6 +118,15 @@ def _eos_ids(source: str) -> Iterator[int]:
     for config in configs:
         named = getattr(config, "eos_token_id", None)
         yield from [named] if isinstance(named, int) else named or []
+
+
+def load_config(name: str) -> PreTrainedConfig:
+    """The configuration of a model, without its weights.
+
+    Raises:
+        TrimtabError: there is none, or it cannot be had.
+    """
+    return _config(resolve(name))
 
 
 def _config(name: str) -> PreTrainedConfig:

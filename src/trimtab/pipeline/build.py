@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import torch
 
-from trimtab.data.records import Prompt
-from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.judges import JudgeContext, load_judge
 from trimtab.labeling.protocol import Judge
 from trimtab.models.loading import load_causal_lm, load_codec, pick_device
 from trimtab.models.roles import CausalModel
 from trimtab.models.tokens import TextCodec
+from trimtab.pipeline.names import TINY_WORLD, model_name
 from trimtab.pipeline.project import Project
-from trimtab.pipeline.stages import reward_specs
 from trimtab.preference.model import PreferenceModel
 from trimtab.runs.files import stable_hash
 from trimtab.runs.run import Run
-from trimtab.scoring import Scorer, build_scorer
 from trimtab.training.precision import Precision
-from trimtab.worlds.gold import GoldScorer
 
-__all__ = ["TINY_WORLD", "Workshop"]
-
-TINY_WORLD = "tiny-world"
+__all__ = ["Workshop"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +41,7 @@ class Workshop:
         config = self.project.config.model
         if config.name == TINY_WORLD:
             return self._tiny_world()
-        name = self._model_name(config.name)
+        name = model_name(self.project, config.name)
         codec = load_codec(name, config.chat_template)
         model = load_causal_lm(name, config.dtype, config.device, boundary=config.shared_layers, codec=codec)
         return model, codec
@@ -61,11 +54,6 @@ class Workshop:
         model = CausalModel(hf, config.model.shared_layers)
         model.requires_grad_(False)
         return model, TextCodec(build_tokenizer(), config.model.chat_template)
-
-    def _model_name(self, name: str) -> str:
-        """A relative path in trimtab.toml is meant from the project's directory."""
-        local = self.project.file(name)
-        return str(local) if local.is_dir() else name
 
     def reference(self) -> tuple[CausalModel, TextCodec]:
         """The SFT model, frozen; the base model where there was nothing to fine-tune on."""
@@ -94,7 +82,7 @@ class Workshop:
         def load() -> tuple[CausalModel, TextCodec]:
             if own is None:
                 return self.reference()
-            name = self._model_name(own)
+            name = model_name(self.project, own)
             codec = load_codec(name, config.model.chat_template)
             return load_causal_lm(name, config.model.dtype, config.model.device, codec=codec), codec
 
@@ -102,44 +90,6 @@ class Workshop:
         weights = own or f"reference {self.run.stage('sft').fingerprint}"
         model_id = stable_hash([weights, self.project.model_stamp(own) if own else [], config.model.dtype])
         return load_judge(JudgeContext(config.label, config.project.seed, model_id, load))
-
-    def reward(self, preference: PreferenceModel | None) -> Scorer:
-        """What PPO maximises."""
-        available: dict[str, Scorer] = {} if preference is None else {"preference": preference}
-        return build_scorer(self.project.config.ppo.reward, available, self.project.directory)
-
-    def measures(self) -> list[Scorer]:
-        """The independent measures, the deciding one first.
-
-        Raises:
-            TrimtabError: `gold` outside the tiny world, or `preference`, which is no independent measure.
-        """
-        config = self.project.config
-        available: Mapping[str, Scorer] = {"gold": GoldScorer()} if config.model.name == TINY_WORLD else {}
-        for spec in config.eval.measures:
-            if spec in reward_specs(self.project) or spec == "preference":
-                raise TrimtabError(
-                    ErrorKind.CONFIG,
-                    f"eval.measures names {spec!r}, which the policy was trained on",
-                    "name a measure that the reward does not contain; the trained score is shown beside it anyway",
-                )
-        return [build_scorer(spec, available, self.project.directory) for spec in config.eval.measures]
-
-    def check_prompts(self, prompts: list[Prompt], codec: TextCodec, name: str) -> None:
-        """Refuse prompts that are longer than the settings allow.
-
-        Raises:
-            TrimtabError: naming the first one.
-        """
-        limit = self.project.config.prompts.max_tokens
-        for prompt in prompts:
-            length = len(codec.prompt_ids(prompt))
-            if length > limit:
-                raise TrimtabError(
-                    ErrorKind.DATA,
-                    f"{name}: prompt {prompt.id!r} has {length} tokens, prompts.max_tokens allows {limit}",
-                    "shorten it, or raise prompts.max_tokens",
-                )
 
     def save_model(self, model: CausalModel, codec: TextCodec, stage: str) -> Path:
         """Write a policy as a directory that plain transformers loads."""

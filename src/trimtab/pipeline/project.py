@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -90,14 +91,24 @@ class Project:
         return file_hash(path)
 
     def code_hashes(self, specs: list[str]) -> dict[str, str]:
-        """sha256 of the project's own modules behind `module:function` rewards and measures."""
-        hashes = {}
-        for spec in specs:
-            module, _, function = spec.partition(":")
-            path = self.directory / (module.replace(".", "/") + ".py")
-            if function and path.is_file():
-                hashes[spec] = file_hash(path)
-        return hashes
+        """sha256 of each project file behind `module:function` rewards and measures, what it imports included."""
+        found: dict[str, str] = {}
+        todo = [spec.partition(":")[0] for spec in specs if ":" in spec and not spec.startswith("rule:")]
+        while todo:
+            module = todo.pop()
+            for path in self._module_files(module):
+                name = path.relative_to(self.directory).as_posix()
+                if name not in found:
+                    found[name] = file_hash(path)
+                    todo += _imports(path)
+        return found
+
+    def _module_files(self, module: str) -> list[Path]:
+        """The project's files that importing `module` runs: itself and the packages around it."""
+        parts = module.split(".")
+        inside = [self.directory.joinpath(*parts[: i + 1]) for i in range(len(parts))]
+        files = [path for base in inside for path in (base.with_suffix(".py"), base / "__init__.py")]
+        return [path for path in files if path.is_file()]
 
     def model_stamp(self, name: str) -> list[list[object]]:
         """What tells that a local model directory has changed: names, sizes and times of its files; hub ids have none.
@@ -109,3 +120,20 @@ class Project:
             return []
         stats = sorted((path.name, path.stat()) for path in directory.iterdir() if path.is_file())
         return [[file, stat.st_size, stat.st_mtime_ns] for file, stat in stats]
+
+
+def _imports(path: Path) -> list[str]:
+    """Modules that a Python file names in its imports; relative ones are taken from its own package."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return []  # importing it will say what is wrong
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            package = ".".join(path.parent.parts[-1:]) if node.level else ""
+            module = ".".join(part for part in (package, node.module or "") if part)
+            names += [module, *(f"{module}.{alias.name}" for alias in node.names)]
+    return [name for name in names if name]

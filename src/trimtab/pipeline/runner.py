@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.pipeline.project import Project
 from trimtab.pipeline.stages import STAGES, Plan, StageName, StageState, plan
 from trimtab.runs.files import write_json
-from trimtab.runs.manifest import MANIFEST_NAME, StageStatus
+from trimtab.runs.manifest import MANIFEST_NAME, StageStatus, check_run_name
 from trimtab.runs.run import Existing, Run
 
 __all__ = ["DEFAULT_RUN", "open_run", "plan_run", "run_project", "run_stage"]
@@ -20,6 +22,13 @@ __all__ = ["DEFAULT_RUN", "open_run", "plan_run", "run_project", "run_stage"]
 DEFAULT_RUN = "main"
 
 Say = Callable[[str], None]
+
+
+def preflight(project: Project, stages: Sequence[StageName], say: Say) -> None:
+    """See `trimtab.pipeline.preflight.check`; the import waits until something is to be run."""
+    from trimtab.pipeline.preflight import check
+
+    check(project, stages, say)
 
 
 def open_run(project: Project, name: str, existing: Existing = "resume") -> Run:
@@ -45,9 +54,7 @@ def plan_run(
     Raises:
         TrimtabError: `start` comes after `until`, or a stage before `start` is out of date.
     """
-    path = project.runs / name
-    run = Run.open(path) if (path / MANIFEST_NAME).is_file() else None
-    return _chosen(plan(project, run), until, start)
+    return _chosen(plan(project, _look(project, name)), until, start, _command(project, name))
 
 
 def run_project(
@@ -65,9 +72,13 @@ def run_project(
         existing: what to do when there is a run of this name.
         say: told, in one line, what each stage does and why.
     """
+    found = None if existing in ("new", "overwrite") else _look(project, name)
+    chosen = [state.name for state in _chosen(plan(project, found), until, start, _command(project, name))]
+    preflight(project, chosen, say)
     run = open_run(project, name, existing)
-    for state in _chosen(plan(project, run), until, start):
-        _execute(project, run, state, say)
+    for stage in chosen:
+        # planned anew: an attempt of a stage before it is part of a stage's fingerprint
+        _execute(project, run, _by_name(plan(project, run))[stage], say)
     return run
 
 
@@ -82,20 +93,42 @@ def run_stage(
     Raises:
         TrimtabError: a stage before it is not up to date.
     """
-    run = open_run(project, name)
-    states = {state.name: state for state in plan(project, run)}
-    _require_before(states, stage)
+    states = _by_name(plan(project, _look(project, name)))
     state = states[stage]
     if not state.needed:
         raise TrimtabError(ErrorKind.USAGE, f"stage {stage} is {state.why}", "see ppo.reward")
-    if state.up_to_date and not again:
-        say(f"{stage}: up to date")
-    else:
-        _execute(project, run, state, say)
-    return run
+    _require_before(states, stage, _command(project, name))
+    if not state.up_to_date or again:
+        preflight(project, [stage], say)
+        run = open_run(project, name)
+        _execute(project, run, _by_name(plan(project, run))[stage], say)
+        return run
+    say(f"{stage}: up to date")
+    return open_run(project, name)
 
 
-def _chosen(states: Sequence[StageState], until: StageName | None, start: StageName | None) -> Plan:
+def _look(project: Project, name: str) -> Run | None:
+    """The run if there is one; nothing is made."""
+    path = project.runs / check_run_name(name)
+    return Run.open(path) if (path / MANIFEST_NAME).is_file() else None
+
+
+def _by_name(states: Plan) -> dict[StageName, StageState]:
+    return {state.name: state for state in states}
+
+
+def _command(project: Project, name: str) -> Callable[[StageName], str]:
+    """For hints: the command that runs this project and run up to a stage."""
+    here = os.path.relpath(project.directory)
+    where = "" if here == "." else f" {shlex.quote(str(project.directory) if here.startswith('..') else here)}"
+    which = "" if name == DEFAULT_RUN else f" --run {shlex.quote(name)}"
+    note = " (with the same --set)" if any(row.origin == "--set" for row in project.resolved.rows()) else ""
+    return lambda stage: f"trimtab run{where}{which} --until {stage}{note}"
+
+
+def _chosen(
+    states: Sequence[StageState], until: StageName | None, start: StageName | None, command: Callable[[StageName], str]
+) -> Plan:
     order = list(STAGES)
     last = order.index(until) if until else len(order) - 1
     if start and order.index(start) > last:
@@ -103,22 +136,22 @@ def _chosen(states: Sequence[StageState], until: StageName | None, start: StageN
             ErrorKind.USAGE, f"--from {start} comes after --until {until}", f"the order is {', '.join(order)}"
         )
     if start:
-        _require_before({state.name: state for state in states}, start)
+        _require_before({state.name: state for state in states}, start, command)
         first = order.index(start)
         return [s for i, s in enumerate(states) if first <= i <= last and s.needed]
     return [s for i, s in enumerate(states) if i <= last and s.needed and not s.up_to_date]
 
 
-def _require_before(states: dict[StageName, StageState], stage: StageName) -> None:
+def _require_before(states: dict[StageName, StageState], stage: StageName, command: Callable[[StageName], str]) -> None:
     for before in STAGES[stage].after:
         if states[before].needed and not states[before].up_to_date:
             raise TrimtabError(
                 ErrorKind.RUN,
                 f"stage {stage} needs {before}, which is not up to date ({states[before].why})",
-                f"trimtab run --until {before}",
+                f"run it first: {command(before)}",
             )
         if states[before].needed:
-            _require_before(states, before)
+            _require_before(states, before, command)
 
 
 def _execute(project: Project, run: Run, state: StageState, say: Say) -> None:

@@ -1,8 +1,8 @@
 """What the stages are: their order, what each depends on, and whether its result is up to date.
 
-A stage's fingerprint is a hash of the settings it reads, of the files it reads, and of the fingerprints of the stages
-before it. A stage that is done under the same fingerprint is up to date; change a setting, and it and what follows from
-it run again, as a new attempt.
+A stage's fingerprint is a hash of the settings it reads, of the files it reads, and of the fingerprints and attempts of
+the stages before it. A stage that is done under the same fingerprint, with its artifacts in place, is up to date;
+change a setting, or run a stage again, and what follows from it runs again, as a new attempt.
 """
 
 from __future__ import annotations
@@ -99,14 +99,13 @@ def _pm(project: Project) -> Any:
 
 def _ppo(project: Project) -> Any:
     config = project.config
-    specs = reward_specs(project) + config.eval.measures
+    # What is only recorded beside the training does not change it: no reason to train again.
+    recorded = {"checks", "checkpoint_every", "keep_checkpoints", "probe_prompts"}
     return {
-        "ppo": config.ppo.model_dump(),
+        "ppo": config.ppo.model_dump(exclude=recorded),
         "prompts": project.input_hash(config.prompts.train),
-        "probes": project.input_hash(config.prompts.held_out) if config.ppo.probe_prompts else None,
-        "measures": config.eval.measures,
         "max_tokens": config.prompts.max_tokens,
-        "code": project.code_hashes(specs),
+        "code": project.code_hashes(reward_specs(project)),
     }
 
 
@@ -141,7 +140,9 @@ def plan(project: Project, run: Run | None) -> Plan:
     for stage in STAGES.values():
         needed = stage.name not in ("sample", "label", "pm") or wants_preference_model(project)
         before = [name for name in stage.after if name in fingerprints]
-        mine = [_FORMAT, stage.name, stage.inputs(project) if needed else None, [fingerprints[b] for b in before]]
+        attempts = [run.stage(b).attempt if run is not None else 0 for b in before]
+        above = [[fingerprints[b], attempt] for b, attempt in zip(before, attempts, strict=True)]
+        mine = [_FORMAT, stage.name, stage.inputs(project) if needed else None, above]
         fingerprint = stable_hash(mine)
         if needed:
             fingerprints[stage.name] = fingerprint
@@ -155,17 +156,20 @@ def _state(stage: Stage, fingerprint: str, needed: bool, run: Run | None, stale_
     record = run.stage(stage.name) if run is not None else None
     status = record.status if record is not None else StageStatus.PENDING
     same = record is not None and record.fingerprint == fingerprint
-    current = same and status == StageStatus.DONE and not stale_before
+    there = run is not None and (run.artifact(stage.name) / "result.json").is_file()
+    current = same and status == StageStatus.DONE and there and not stale_before
     if not needed:
         why = "not needed: the reward has no preference model in it"
     elif current:
         why = "up to date"
     elif status == StageStatus.PENDING:
         why = "not run yet"
-    elif not same:
-        why = "its settings or inputs changed"
     elif stale_before:
         why = f"{', '.join(stale_before)} runs before it"
+    elif not same:
+        why = "its settings or inputs changed"
+    elif not there:
+        why = "its artifacts are missing"
     else:
         why = f"{status}; goes on from its last checkpoint"
     return StageState(stage.name, stage.purpose, fingerprint, needed, status, current, why)

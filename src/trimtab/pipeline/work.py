@@ -18,10 +18,10 @@ from trimtab.evaluation import win_rate
 from trimtab.labeling.labels import Label, LabelSummary, label_pairs, summarise, to_pairs
 from trimtab.labeling.store import LabelStore
 from trimtab.pipeline.build import Workshop
+from trimtab.pipeline.scorers import measures, reward
 from trimtab.pipeline.stages import StageName, wants_preference_model
 from trimtab.runs.files import append_jsonl, read_jsonl, write_jsonl
 from trimtab.runs.progress import progress
-from trimtab.scoring import Scorer
 
 __all__ = ["WORK"]
 
@@ -57,7 +57,6 @@ def run_sft(shop: Workshop) -> Result:
 def run_sample(shop: Workshop) -> Result:
     config, target = shop.project.config, shop.run.artifact("sample")
     model, codec = shop.reference()
-    shop.check_prompts(shop.project.prompts, codec, config.prompts.train)
     partial = target / "partial.jsonl"
     target.mkdir(parents=True, exist_ok=True)
     done = read_candidates(partial, partial=True) if partial.exists() else []
@@ -159,14 +158,12 @@ def run_pm(shop: Workshop) -> Result:
 def run_ppo(shop: Workshop) -> Result:
     config = shop.project.config
     reference, codec = shop.reference()
-    shop.check_prompts(shop.project.prompts, codec, config.prompts.train)
     pm = shop.preference_model(reference) if wants_preference_model(shop.project) else None
-    scorer = shop.reward(pm)
+    scorer = reward(shop.project, pm)
     policy = reference.fork(trainable=True)
     probes = shop.project.held_out_prompts[: config.ppo.probe_prompts]
-    held_out = (
-        ppo.HeldOut(probes, {m.name: m for m in shop.measures()}, config.ppo.checkpoint_every) if probes else None
-    )
+    beside = {measure.name: measure for measure in measures(shop.project)}
+    held_out = ppo.HeldOut(probes, beside, config.ppo.checkpoint_every) if probes else None
     result = ppo.train(
         config.ppo, policy, codec, shop.project.prompts, scorer, preference=pm.model if pm else None, run=shop.run,
         seed=config.project.seed, precision=shop.precision, held_out=held_out,
@@ -185,20 +182,21 @@ def run_eval(shop: Workshop) -> Result:
     config, target = shop.project.config, shop.run.artifact("eval")
     reference, codec = shop.reference()
     policy, _ = shop.policy()
-    shop.check_prompts(shop.project.held_out_prompts, codec, config.prompts.held_out)
-    measures: list[Scorer] = shop.measures()
-    trained_on = shop.reward(shop.preference_model(reference) if wants_preference_model(shop.project) else None)
+    independent = measures(shop.project)
+    trained_on = reward(
+        shop.project, shop.preference_model(reference) if wants_preference_model(shop.project) else None
+    )
     rows_path = target / "samples.jsonl"
     target.mkdir(parents=True, exist_ok=True)
     bar, report = _counter("eval")
     with bar:
         result = win_rate(
-            policy, reference, codec, shop.project.held_out_prompts, [*measures, trained_on], config.eval,
+            policy, reference, codec, shop.project.held_out_prompts, [*independent, trained_on], config.eval,
             seed=config.project.seed, precision=shop.precision, progress=report,
             resume=read_jsonl(rows_path).records, save=lambda new: append_jsonl(rows_path, new),
         )  # fmt: skip
     shop.run.log("eval", 0, result.signals())
-    return {"independent": bool(measures), "trained_on": trained_on.name, **result.as_dict()}
+    return {"independent": bool(independent), "trained_on": trained_on.name, **result.as_dict()}
 
 
 def run_report(shop: Workshop) -> Result:

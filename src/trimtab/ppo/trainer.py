@@ -341,8 +341,11 @@ class _Trainer:
         prune(self.run.checkpoint_dir("ppo"), self.config.keep_checkpoints)
 
     def _resume(self, callbacks: Sequence[Callback]) -> None:
-        path = latest_checkpoint(self.run.checkpoint_dir("ppo")) if self.run is not None else None
-        if path is None or self.run is None:
+        if self.run is None:
+            return
+        path = latest_checkpoint(self.run.checkpoint_dir("ppo"))
+        if path is None:
+            self.run.rewind("ppo", -1)  # an attempt that stopped before its first checkpoint begins again
             return
         state = load_checkpoint(path)
         self.config = PPOConfig.model_validate(self.config.model_dump() | state["knobs"])

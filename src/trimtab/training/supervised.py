@@ -129,8 +129,11 @@ def _checkpoint(stage: str, model: Role, optimiser: Optimiser, precision: Precis
 def _resume(
     stage: str, model: Role, optimiser: Optimiser, precision: Precision, run: Run | None
 ) -> tuple[int, list[dict[str, float]]]:
-    path = latest_checkpoint(run.checkpoint_dir(stage)) if run is not None else None
-    if path is None or run is None:
+    if run is None:
+        return 0, []
+    path = latest_checkpoint(run.checkpoint_dir(stage))
+    if path is None:
+        run.rewind(stage, -1)  # an attempt that stopped before its first checkpoint begins again
         return 0, []
     state = load_checkpoint(path)
     model.load_own_state(state["model"])

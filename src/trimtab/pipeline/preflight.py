@@ -1,0 +1,135 @@
+"""Before anything is run or moved: everything about a project that can be refused without loading a model.
+
+Files are read, names of scorers, measures and judges are looked up, prompts are tokenised, lengths are held against the
+model's configuration. A typo costs a second, not a stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from trimtab.data.records import Prompt, Response
+from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.labeling.judges import judge_names
+from trimtab.models.loading import load_codec, load_config, pick_device
+from trimtab.models.tokens import TextCodec
+from trimtab.pipeline.names import TINY_WORLD, model_name
+from trimtab.pipeline.project import Project
+from trimtab.pipeline.scorers import measures, reward
+from trimtab.pipeline.stages import StageName, reward_specs
+
+__all__ = ["check"]
+
+
+class _Unread:
+    """Stands for a preference model that is not there yet."""
+
+    name = "preference"
+
+    def score(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> np.ndarray:
+        raise NotImplementedError
+
+
+def check(project: Project, stages: Collection[StageName], say: Callable[[str], None] = lambda text: None) -> None:
+    """Refuse what cannot work, for the stages that are about to run.
+
+    Args:
+        say: told what is allowed and still looks wrong.
+
+    Raises:
+        TrimtabError: naming the setting or file.
+    """
+    config = project.config
+    if not set(stages) - {"report"}:
+        return
+    pick_device(config.model.device)
+    _check_scorers(project)
+    if "label" in stages and config.label.judge not in judge_names():
+        raise TrimtabError(
+            ErrorKind.CONFIG,
+            f"label.judge = {config.label.judge!r} is not installed",
+            f"installed: {', '.join(judge_names())}",
+        )
+    codec, settings = _codec_and_settings(project)
+    layers = int(settings.num_hidden_layers)
+    if config.model.shared_layers > layers:
+        raise TrimtabError(
+            ErrorKind.CONFIG, f"model.shared_layers = {config.model.shared_layers}: the model has {layers} layers"
+        )
+    if "sample" in stages and config.sample.source == "contrast" and not codec.chat:
+        raise TrimtabError(
+            ErrorKind.CONFIG,
+            'sample.source = "contrast" puts a reading into the system message, and this model has no chat template',
+            'use sample.source = "samples", or a chat model with model.chat_template = "auto"',
+        )
+    _check_files(project, stages, codec, getattr(settings, "max_position_embeddings", None), say)
+
+
+def _check_scorers(project: Project) -> None:
+    reward(project, _Unread() if "preference" in reward_specs(project) else None)
+    found = measures(project)
+    names = [measure.name for measure in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise TrimtabError(ErrorKind.CONFIG, f"eval.measures names {twice[0]!r} twice", "name each measure once")
+
+
+def _codec_and_settings(project: Project) -> tuple[TextCodec, Any]:
+    """The tokenizer, and the model's configuration; no weights are read."""
+    config = project.config.model
+    if config.name == TINY_WORLD:
+        from trimtab.worlds.model import build_model, build_tokenizer
+
+        return TextCodec(build_tokenizer(), config.chat_template), build_model(0).config
+    name = model_name(project, config.name)
+    return load_codec(name, config.chat_template), load_config(name).get_text_config()
+
+
+def _check_files(
+    project: Project,
+    stages: Collection[StageName],
+    codec: TextCodec,
+    context: int | None,
+    say: Callable[[str], None],
+) -> None:
+    config = project.config
+    if "sft" in stages and config.sft.data:
+        _ = project.demonstrations
+    if {"sample", "label"} & set(stages):
+        _ = project.constitution
+    longest = {
+        config.prompts.train: max(config.sample.max_new_tokens, config.ppo.max_new_tokens),
+        config.prompts.held_out: max(config.eval.max_new_tokens, config.ppo.max_new_tokens),
+    }
+    files = {config.prompts.train: project.prompts, config.prompts.held_out: project.held_out_prompts}
+    for name, prompts in files.items():
+        for prompt in prompts:
+            _check_length(project, name, prompt, len(codec.prompt_ids(prompt)), longest[name], context)
+    shared = {p.messages for p in project.prompts} & {p.messages for p in project.held_out_prompts}
+    if shared:
+        say(
+            f"warning: {len(shared)} prompts stand in both {config.prompts.train} and {config.prompts.held_out}: "
+            "they were not held out"
+        )
+
+
+def _check_length(
+    project: Project, name: str, prompt: Prompt, length: int, new_tokens: int, context: int | None
+) -> None:
+    limit = project.config.prompts.max_tokens
+    if length > limit:
+        raise TrimtabError(
+            ErrorKind.DATA,
+            f"{name}: prompt {prompt.id!r} has {length} tokens, prompts.max_tokens allows {limit}",
+            "shorten it, or raise prompts.max_tokens",
+        )
+    if context is not None and length + new_tokens > context:
+        raise TrimtabError(
+            ErrorKind.DATA,
+            f"{name}: prompt {prompt.id!r} has {length} tokens; with {new_tokens} new ones it exceeds the model's "
+            f"context of {context}",
+            "shorten it, or lower max_new_tokens",
+        )
