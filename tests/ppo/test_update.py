@@ -62,6 +62,35 @@ def test_value_coefficient_acts_through_the_joint_clip(base, codec, few_prompts,
     assert any(not torch.allclose(runs[0][k], runs[1][k], atol=1e-7) for k in runs[0] if k.startswith("policy."))
 
 
+@pytest.mark.parametrize("settings", [{}, {"value": "prompt"}, {"kl_placement": "loss", "kl_estimator": "full"}])
+def test_kept_output_of_the_shared_layers_changes_nothing_but_the_work(
+    codec, few_prompts, scorer, monkeypatch, settings
+):
+    from trimtab.models.backbone import Backbone
+    from trimtab.models.roles import CausalModel
+    from trimtab.ppo import experience
+    from trimtab.worlds.model import build_model
+
+    layers, calls = Backbone.layers, []
+
+    def counted(self, hidden, mask, positions, first, last):
+        calls.append((first, last))
+        return layers(self, hidden, mask, positions, first, last)
+
+    monkeypatch.setattr(Backbone, "layers", counted)
+    results, trunks = [], []
+    for budget in (experience.TRUNK_BYTES, 0):
+        monkeypatch.setattr(experience, "TRUNK_BYTES", budget)
+        shared = CausalModel(build_model(0), 1)
+        shared.requires_grad_(False)
+        calls.clear()
+        results.append(_weights(_train(shared, codec, few_prompts, scorer, iterations=1, **settings)))
+        trunks.append(sum(last > 0 and first == 0 for first, last in calls))
+    for name, weight in results[1].items():
+        torch.testing.assert_close(results[0][name], weight, rtol=0, atol=2e-6, msg=lambda m, n=name: f"{n}: {m}")
+    assert trunks[0] < trunks[1] / 2
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_low_precision_trains_and_measures_the_gap(base, codec, few_prompts, scorer, dtype):
     model = base.hf.to(getattr(torch, dtype))

@@ -34,6 +34,7 @@ def response_logprobs(
     prompt_width: int,
     temperature: float,
     *,
+    trunk: Tensor | None = None,
     want_entropy: bool = False,
     want_logits: bool = False,
 ) -> ResponseLogprobs:
@@ -45,13 +46,14 @@ def response_logprobs(
         mask: bool [B, L], True = a real token.
         prompt_width: S; T = L - S is at least 1.
         temperature: > 0; the one that responses are sampled at.
+        trunk: the shared layers' output [B, L, D] for these ids, where it is known.
         want_entropy: also the entropy of each position's distribution.
         want_logits: also all logits (B T V numbers).
 
     Returns:
         `ResponseLogprobs` over the T response positions; gradients flow through `logprobs` and `logits`.
     """
-    hidden = model.hidden(ids, mask)[:, prompt_width - 1 : -1]
+    hidden = model.hidden(ids, mask, trunk=trunk)[:, prompt_width - 1 : -1]
     return hidden_logprobs(
         model, hidden, ids[:, prompt_width:], temperature, want_entropy=want_entropy, want_logits=want_logits
     )

@@ -107,8 +107,15 @@ class Role(nn.Module):
             return body.plain(mask, positions, inputs_embeds=hidden)
         return body.norm(body.layers(hidden, mask, positions, self.boundary, body.layer_count))
 
-    def hidden(self, ids: Tensor, mask: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Trunk and top in one: ids int64 [B, L], mask bool [B, L] -> normalised hidden states [B, L, D]."""
+    def hidden(
+        self, ids: Tensor, mask: Tensor, positions: Tensor | None = None, *, trunk: Tensor | None = None
+    ) -> Tensor:
+        """Trunk and top in one: ids int64 [B, L], mask bool [B, L] -> normalised hidden states [B, L, D].
+
+        `trunk`: what `self.trunk` gives for the same input, where it is known; only the top is run then.
+        """
+        if trunk is not None:
+            return self.top(trunk, mask, positions)
         return self.backbone.whole(ids, mask, positions_of(mask) if positions is None else positions)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -306,9 +313,9 @@ class ScalarModel(Role):
         with torch.autocast(hidden.device.type, enabled=False):
             return F.linear(hidden.float(), head.weight.float()).squeeze(-1)
 
-    def values(self, ids: Tensor, mask: Tensor) -> Tensor:
+    def values(self, ids: Tensor, mask: Tensor, *, trunk: Tensor | None = None) -> Tensor:
         """A scalar at every position: ids int64 [B, L], mask bool [B, L] -> float32 [B, L] (padding: arbitrary)."""
-        return self.scalars(self.hidden(ids, mask))
+        return self.scalars(self.hidden(ids, mask, trunk=trunk))
 
     def score(self, ids: Tensor, mask: Tensor) -> Tensor:
         """The scalar at each row's last real token: ids int64 [B, L], mask bool [B, L] -> float32 [B]."""

@@ -17,7 +17,19 @@ from trimtab.models.logprobs import response_logprobs
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.ppo.rollout import Rollout
 
-__all__ = ["Experience", "LogProbs", "batch_logprobs", "batch_values", "build_experience", "response_values"]
+__all__ = [
+    "TRUNK_BYTES",
+    "Experience",
+    "LogProbs",
+    "batch_logprobs",
+    "batch_trunk",
+    "batch_values",
+    "build_experience",
+    "response_values",
+]
+
+TRUNK_BYTES = 2**30
+"""Most memory for the shared layers' output of one iteration; beyond it every pass computes them anew."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,8 @@ class Experience:
     rewards: Tensor
     values: Tensor | None = None
     returns: Tensor | None = None
+    trunk: Tensor | None = None
+    """Output of the shared layers [B, L, D]: frozen, so that every role and epoch can start from it."""
 
     def __len__(self) -> int:
         return self.ids.shape[0]
@@ -80,16 +94,40 @@ class Experience:
             rewards=self.rewards[index, :width],
             values=cut(self.values),
             returns=cut(self.returns),
+            trunk=None if self.trunk is None else self.trunk[index, columns],
         )
 
 
 @torch.no_grad()
+def batch_trunk(policy: CausalModel, rollout: Rollout, rows: int) -> Tensor | None:
+    """Output of the shared layers [B, L, D]; None where nothing is shared or it takes more than `TRUNK_BYTES`."""
+    if policy.boundary == 0:
+        return None
+    first = policy.trunk(rollout.ids[:rows], rollout.mask[:rows])
+    if first[0].numel() * first.element_size() * len(rollout.ids) > TRUNK_BYTES:
+        return None
+    rest = [
+        policy.trunk(rollout.ids[start : start + rows], rollout.mask[start : start + rows])
+        for start in range(rows, len(rollout.ids), rows)
+    ]
+    return torch.cat([first, *rest])
+
+
+@torch.no_grad()
 def batch_logprobs(
-    policy: CausalModel, reference: CausalModel, rollout: Rollout, config: PPOConfig, *, reuse: bool, rows: int
+    policy: CausalModel,
+    reference: CausalModel,
+    rollout: Rollout,
+    config: PPOConfig,
+    *,
+    reuse: bool,
+    rows: int,
+    trunk: Tensor | None = None,
 ) -> LogProbs:
     """Old and reference log-probabilities, `rows` responses at a time.
 
     Args:
+        trunk: see `batch_trunk`.
         reuse: take the sampler's log-probabilities as the old ones (float32, where both agree to rounding).
     """
     want_full = config.kl_estimator == "full" and config.kl_placement != "loss"
@@ -97,14 +135,17 @@ def batch_logprobs(
     for start in range(0, rollout.ids.shape[0], rows):
         part = slice(start, start + rows)
         ids, mask = rollout.ids[part], rollout.mask[part]
+        known = None if trunk is None else trunk[part]
         of_ref = response_logprobs(
-            reference, ids, mask, rollout.prompt_width, config.temperature, want_logits=want_full
+            reference, ids, mask, rollout.prompt_width, config.temperature, trunk=known, want_logits=want_full
         )
         ref.append(of_ref.logprobs)
         if reuse and not want_full:
             old.append(rollout.logprobs[part])
             continue
-        of_old = response_logprobs(policy, ids, mask, rollout.prompt_width, config.temperature, want_logits=want_full)
+        of_old = response_logprobs(
+            policy, ids, mask, rollout.prompt_width, config.temperature, trunk=known, want_logits=want_full
+        )
         old.append(rollout.logprobs[part] if reuse else of_old.logprobs)
         if want_full:
             assert of_old.logits is not None
@@ -114,20 +155,26 @@ def batch_logprobs(
 
 
 @torch.no_grad()
-def batch_values(value: ScalarModel, rollout: Rollout, config: PPOConfig, rows: int) -> Tensor:
+def batch_values(
+    value: ScalarModel, rollout: Rollout, config: PPOConfig, rows: int, trunk: Tensor | None = None
+) -> Tensor:
     """The value model's raw output: before each response token [B, T], or after the prompt [B]."""
     parts = []
     for start in range(0, rollout.ids.shape[0], rows):
         part = slice(start, start + rows)
-        parts.append(response_values(value, rollout.ids[part], rollout.mask[part], rollout.prompt_width, config))
+        known = None if trunk is None else trunk[part]
+        parts.append(response_values(value, rollout.ids[part], rollout.mask[part], rollout.prompt_width, config, known))
     return torch.cat(parts)
 
 
-def response_values(value: ScalarModel, ids: Tensor, mask: Tensor, prompt_width: int, config: PPOConfig) -> Tensor:
+def response_values(
+    value: ScalarModel, ids: Tensor, mask: Tensor, prompt_width: int, config: PPOConfig, trunk: Tensor | None
+) -> Tensor:
     """Values [B, T] of the states before each response token, or V(prompt) [B]; differentiable."""
     if config.value == "prompt":
-        return value.values(ids[:, :prompt_width], mask[:, :prompt_width])[:, -1].float()
-    return value.values(ids, mask)[:, prompt_width - 1 : -1].float()
+        known = None if trunk is None else trunk[:, :prompt_width]
+        return value.values(ids[:, :prompt_width], mask[:, :prompt_width], trunk=known)[:, -1].float()
+    return value.values(ids, mask, trunk=trunk)[:, prompt_width - 1 : -1].float()
 
 
 def build_experience(
@@ -138,6 +185,7 @@ def build_experience(
     config: PPOConfig,
     beta: float,
     moments: RunningMoments | None = None,
+    trunk: Tensor | None = None,
 ) -> Experience:
     """Rewards, advantages and returns from shaped scores and the KL penalty.
 
@@ -175,6 +223,7 @@ def build_experience(
         rewards=rewards,
         values=values,
         returns=returns,
+        trunk=trunk,
     )
 
 

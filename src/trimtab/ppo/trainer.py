@@ -6,7 +6,7 @@ iteration), so a run resumed from a checkpoint draws what the undisturbed run wo
 
     result = trimtab.ppo.train(PPOConfig(...), policy, codec, prompts, scorer, seed=0)
 
-Left out on purpose: reuse of the shared layers' activations, other generation engines, more than one process.
+Left out on purpose: other generation engines, more than one process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec
 from trimtab.ppo.checks import Checks, logprob_gap, padding_gap
-from trimtab.ppo.experience import LogProbs, batch_logprobs, batch_values, build_experience
+from trimtab.ppo.experience import LogProbs, batch_logprobs, batch_trunk, batch_values, build_experience
 from trimtab.ppo.measure import HeldOut, Probe, iteration_signals
 from trimtab.ppo.rollout import PromptOrder, Rollout, encode_prompts, sample_rollout
 from trimtab.ppo.shaping import CALIBRATION_RESPONSES, ScoreShaper
@@ -171,9 +171,9 @@ class _Trainer:
         sampled = time.perf_counter()
         scores = torch.from_numpy(checked_scores(self.scorer, rollout.prompts, rollout.responses)).to(self.device)
         shaped = self.shaper.shape(scores, rollout.prompts, rollout.lengths, rollout.finished)
-        logprobs, values = self._evaluate(rollout)
+        logprobs, values, trunk = self._evaluate(rollout)
         beta = self.controller.beta
-        experience = build_experience(rollout, logprobs, shaped, values, self.config, beta, self.learner.moments)
+        experience = build_experience(rollout, logprobs, shaped, values, self.config, beta, self.learner.moments, trunk)
         checks = self._check_before(rollout, logprobs)
         if self.learner.moments is not None and experience.returns is not None:
             counted = experience.returns if self.config.value == "prompt" else experience.returns[rollout.response_mask]
@@ -227,13 +227,15 @@ class _Trainer:
         rollout = self._sample(self.reference, prompts, n, generator)
         return checked_scores(self.scorer, rollout.prompts, rollout.responses).reshape(len(prompts), n)
 
-    def _evaluate(self, rollout: Rollout) -> tuple[LogProbs, Tensor | None]:
-        rows = self.config.micro_batch_size or self.config.batch_size
+    def _evaluate(self, rollout: Rollout) -> tuple[LogProbs, Tensor | None, Tensor | None]:
+        config, policy, value = self.config, self.learner.policy, self.learner.value
+        rows = config.micro_batch_size or config.batch_size
         reuse = self.precision.dtype == "float32"
         with self.precision.autocast():
-            logprobs = batch_logprobs(self.learner.policy, self.reference, rollout, self.config, reuse=reuse, rows=rows)
-            values = batch_values(self.learner.value, rollout, self.config, rows) if self.learner.value else None
-        return logprobs, values
+            trunk = batch_trunk(policy, rollout, rows)
+            logprobs = batch_logprobs(policy, self.reference, rollout, config, reuse=reuse, rows=rows, trunk=trunk)
+            values = batch_values(value, rollout, config, rows, trunk) if value is not None else None
+        return logprobs, values, trunk
 
     def _check_before(self, rollout: Rollout, logprobs: LogProbs) -> dict[str, float]:
         signals: dict[str, float] = {}

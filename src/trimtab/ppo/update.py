@@ -119,7 +119,7 @@ def _policy_part(
     in_loss = config.kl_placement == "loss" and beta > 0
     with learner.precision.autocast():
         new = response_logprobs(
-            learner.policy, batch.ids, batch.mask, batch.prompt_width, config.temperature,
+            learner.policy, batch.ids, batch.mask, batch.prompt_width, config.temperature, trunk=batch.trunk,
             want_entropy=want_entropy, want_logits=in_loss and config.kl_estimator == "full",
         )  # fmt: skip
     mask = batch.response_mask
@@ -152,8 +152,9 @@ def _kl_term(
         return kl_loss(logprobs, batch.ref_logprobs, batch.response_mask, config.kl_estimator, tokens)
     with torch.no_grad(), learner.precision.autocast():
         ref = response_logprobs(
-            learner.reference, batch.ids, batch.mask, batch.prompt_width, config.temperature, want_logits=True
-        )
+            learner.reference, batch.ids, batch.mask, batch.prompt_width, config.temperature, trunk=batch.trunk,
+            want_logits=True,
+        )  # fmt: skip
     assert ref.logits is not None
     return kl_loss(logits, ref.logits, batch.response_mask, "full", tokens)
 
@@ -162,7 +163,7 @@ def _value_part(
     learner: Learner, value: ScalarModel, batch: Experience, config: PPOConfig, denominator: Tensor
 ) -> tuple[Tensor, dict[str, float]]:
     with learner.precision.autocast():
-        values = response_values(value, batch.ids, batch.mask, batch.prompt_width, config)
+        values = response_values(value, batch.ids, batch.mask, batch.prompt_width, config, batch.trunk)
     old, returns = batch.values, batch.returns
     if old is None or returns is None:
         raise ValueError("a value model needs an experience with values")
