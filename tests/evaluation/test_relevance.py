@@ -187,11 +187,12 @@ def test_trained_on_it_is_shown_as_such_though_its_name_is_not_its_spec(tmp_path
     result = SimpleNamespace(signals=dict, as_dict=lambda: {"measures": entries})
     monkeypatch.setattr(work, "win_rate", lambda *_, **__: result)
     monkeypatch.setattr(work, "wants_preference_model", lambda project: False)
+    monkeypatch.setattr(work, "measures", lambda project: [build_scorer("rule:length", {})])
+    monkeypatch.setattr(work, "reward", lambda project, preference: build_scorer(NAME, {}))
     run = new_run(tmp_path, reward=NAME)
     shop = SimpleNamespace(
         run=run, project=SimpleNamespace(config=Config(), held_out_prompts=[]), precision=None,
-        reference=lambda: (None, None), policy=lambda: (None, None), check_prompts=lambda *_: None,
-        measures=lambda: [build_scorer("rule:length", {})], reward=lambda _: build_scorer(NAME, {}),
+        reference=lambda: (None, None), policy=lambda: (None, None),
     )  # fmt: skip
     write_json(run.artifact("eval/result.json"), work.run_eval(shop))
     assert [(m.name, m.trained_on) for m in read_facts(run).measures] == [("rule:length", False), ("relevance", True)]
