@@ -34,7 +34,7 @@ from trimtab.runs.run import Run
 from trimtab.stats.intervals import bootstrap_mean
 
 RESULTS = Path(__file__).parent.parent / "results" / "real_world"
-TEMPERATURES = (0.8, 0.7, 0.6, 0.5)
+TEMPERATURES = (0.8, 0.7, 0.6)
 ROWS = 48
 
 
