@@ -86,6 +86,7 @@ def test_show_tells_stages_settings_signals_and_artifacts(trimtab, project, make
         "nonfinite": None,
         "unit": "nats/sequence",
         "healthy": {"low": SIGNALS["kl/reference"].healthy.low, "high": SIGNALS["kl/reference"].healthy.high},
+        "inside": True,
     }
     assert [artifact["path"] for artifact in found["artifacts"]] == ["artifacts/ppo/result.json"]
     assert found["artifacts"][0]["bytes"] == (project / "runs/main/artifacts/ppo/result.json").stat().st_size
@@ -195,3 +196,11 @@ def test_no_command_leaves_files_behind_by_looking(trimtab, project: Path, make_
     for command in (["runs", project], ["show", "main", project], ["config", "show", project]):
         trimtab(*command)
     assert sorted(project.rglob("*")) == before
+
+
+def test_show_marks_what_lies_outside_its_healthy_band(trimtab, project, make_run):
+    make_run(project / "runs", "main", kl_reference=99.0)
+    kl = next(s for s in trimtab("show", "main", project, "--json").json["signals"] if s["key"] == "kl/reference")
+    assert kl["inside"] is False
+    lines = trimtab("show", "main", project).out.splitlines()
+    assert [line.split()[1] for line in lines if line.endswith("outside")] == ["kl/reference"]

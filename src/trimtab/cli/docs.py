@@ -101,7 +101,18 @@ def _settings() -> str:
         ]
         table = _table(["setting", "allowed", "default", "meaning"], rows)
         parts.append(f"## {section}\n\n{section_description(section)}\n\n{table}")
+    parts.append(_rules())
     return "\n\n".join(parts) + "\n"
+
+
+def _rules() -> str:
+    from trimtab.scoring import RULES
+
+    rows = [[f"`rule:{name}{'=...' * takes}`", meaning] for name, (_, takes, meaning) in RULES.items()]
+    return (
+        "## Rules\n\nBuilt-in scorers for `ppo.reward` and `eval.measures`, beside `preference` and "
+        "`module:function`.\n\n" + _table(["rule", "score of a response"], rows)
+    )
 
 
 def _signals() -> str:

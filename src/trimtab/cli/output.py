@@ -37,6 +37,7 @@ _STYLES = {
     "interrupted": "yellow",
     "running": "cyan",
     "pending": "dim",
+    "outside": "yellow",
 }
 _quiet = False
 

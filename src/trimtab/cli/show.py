@@ -133,6 +133,7 @@ def _signals(run: Run) -> list[dict[str, Any]]:
                 "nonfinite": None if math.isfinite(number) else str(number),
                 "unit": declared.unit if declared else None,
                 "healthy": None if band is None else {"low": band.low, "high": band.high},
+                "inside": None if band is None else band.holds(number),
             }
         )
     return rows
@@ -181,7 +182,7 @@ def _print(facts: dict[str, Any]) -> None:
         [(s["key"], output.json_text(s["value"]), output.json_text(s["default"])) for s in facts["settings"]],
     )
     _section(
-        ("stage", "signal", "value", "unit", "step", "healthy"),
+        ("stage", "signal", "value", "unit", "step", "healthy", ""),
         [
             (
                 s["stage"],
@@ -190,6 +191,7 @@ def _print(facts: dict[str, Any]) -> None:
                 s["unit"],
                 s["step"],
                 output.band(s["healthy"]),
+                "outside" if s["inside"] is False else "",
             )
             for s in facts["signals"]
         ],

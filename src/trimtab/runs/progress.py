@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress", "duration", "progress", "set_quiet"]
 
-_MOST_LINES = 200
-_LONGEST_SILENCE_S = 10.0
+_SECONDS_A_LINE = 2.0
 _quiet = False
 
 
@@ -35,8 +34,8 @@ def progress(
 ) -> Progress:
     """A context manager that shows how far a task is.
 
-    On a terminal a bar; elsewhere, and where `TERM=dumb`, one plain line a step (past 200 steps: one for each half per
-    cent, or every 10 s). `NO_COLOR` is honoured.
+    On a terminal a bar; elsewhere, and where `TERM=dumb`, one plain line a step; steps that follow each other within
+    two seconds share a line, and the last step has its own. `NO_COLOR` is honoured.
 
     Args:
         total: number of steps; None = not known.
@@ -96,16 +95,14 @@ class _Lines(Progress):
     def __init__(self, total: int | None, description: str, done: int, stream: TextIO) -> None:
         super().__init__(total, description, done)
         self._stream = stream
-        self._mark = -1
         self._last = float("-inf")
 
     def _show_step(self, figures: str) -> None:
         now = time.monotonic()
-        scale = 1.0 if self.total is None or self.total <= _MOST_LINES else _MOST_LINES / self.total
-        mark = int(self.done * scale)
-        if mark == self._mark and now - self._last < _LONGEST_SILENCE_S:
+        at_end = self.total is not None and self.done >= self.total
+        if not at_end and now - self._last < _SECONDS_A_LINE:
             return
-        self._mark, self._last = mark, now
+        self._last = now
         parts = [f"{self.description}: {self.done}"]
         if self.total is not None:
             share = min(self.done / self.total, 1.0) if self.total else 1.0
