@@ -195,8 +195,8 @@ class VerdictTable:
         """A table from objects in the form of the verdict file.
 
         `pair_id`, `winner` (or `p_1`) and one of `judge` and `annotator` are required. The columns are: `pair_id`,
-        `judge`, `order` ("12", "21"), `winner` (1, 2, "tie", null), `status` (ok, tie, unparsed, refused, error), `p_1`,
-        `gold` (1, 2, "tie"), `sample`, `template`, `principle`, `length_1`, `length_2`, `slice`, `annotator`, `group`,
+        `judge`, `order` ("12", "21"), `winner` (1, 2, "tie", null), `status` (ok, tie, unparsed, refused, error),
+        `p_1`, `gold` (1, 2, "tie"), `sample`, `template`, `principle`, `length_1`, `length_2`, `slice`, `annotator`, `group`,
         `prompt_id`, `model`, `generator_1`, `generator_2`, `response_id_1`, `response_id_2`, `cost`, `tokens`,
         `latency`, `mass`, and the texts `prompt`, `response_1`, `response_2`. Lengths that are missing are counted in
         words where there are texts.

@@ -1,4 +1,5 @@
 """What an audit says: records of figures with intervals, and checks that end in one of five words.
+
 A check whose sample could not have shown an effect of the size that matters is `underpowered`, never `ok`; a check
 whose columns are missing is `not measurable` and says what it lacks. Intervals draw whole prompts (or pairs), never
 single verdicts.
