@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 __all__ = ["Column", "Columns", "Verdicts", "columns_of", "number", "paired", "read_winners", "words"]
@@ -33,21 +34,24 @@ _ORDERS: Final = (
 """Words for the two orders of presentation."""
 _FAMILIES: Final = {"sides": _SIDES, "places": _PLACES, "orders": _ORDERS}
 
-_FIRST: Final = frozenset(
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_FIRST: Final = _set(
     "a 1 first one left chosen modela model1 responsea response1 outputa output1 assistanta assistant1 answera answer1 "
-    "optiona option1 a>b a>>b [[a]] [[a>b]] [[a>>b]] 1>2 b<a (a) m1 completiona completion1".split()
+    "optiona option1 a>b a>>b [[a]] [[a>b]] [[a>>b]] 1>2 b<a (a) m1 completiona completion1"
 )
-_SECOND: Final = frozenset(
+_SECOND: Final = _set(
     "b 2 second two right rejected modelb model2 responseb response2 outputb output2 assistantb assistant2 answerb "
-    "answer2 optionb option2 b>a b>>a [[b]] [[b>a]] [[b>>a]] 2>1 a<b (b) m2 completionb completion2".split()
+    "answer2 optionb option2 b>a b>>a [[b]] [[b>a]] [[b>>a]] 2>1 a<b (b) m2 completionb completion2"
 )
-_TIE: Final = frozenset(
+_TIE: Final = _set(
     "tie ties tied draw equal same c [[c]] both neither a=b b=a a==b [[a=b]] 1=2 bothbad bothgood tie(bothbad) "
-    "tie(inconsistent) nopreference".split()
+    "tie(inconsistent) nopreference"
 )
-_FAILED: Final = frozenset(
-    "none null nan error unparsed invalid refused refusal n/a na unknown fail failed ? -1".split()
-)
+_FAILED: Final = _set("none null nan error unparsed invalid refused refusal n/a na unknown fail failed ? -1")
 _IDENTITY: Final = ("model", "response", "output", "completion", "assistant", "chosen", "rejected")
 
 
@@ -55,7 +59,7 @@ def words(key: str) -> tuple[str, ...]:
     """The words of a key, lower case: `fold_accs` -> (fold, accs), `lenA` -> (len, a), `output1` -> (output, 1)."""
     found = [w.lower() for w in _WORD.findall(key)]
     # g1 and g2 are words of their own: game 1 and game 2
-    glued = [a + b if a == "g" and b in "12" else "" for a, b in zip(found, found[1:], strict=False)]
+    glued = [a + b if a == "g" and b in "12" else "" for a, b in pairwise(found)]
     if any(glued):
         at = next(i for i, g in enumerate(glued) if g)
         found = [*found[:at], glued[at], *found[at + 2 :]]
