@@ -1,6 +1,6 @@
 """The report of a run: `write(run)` makes one self-contained HTML page, `summary(run)` a few lines for a terminal.
 
-Reads in the order facts (what the run directory holds), verdict (what that shows), curves and chart, page.
+Reads in the order facts (what the run directory holds), verdict (what that shows), curves, page.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from trimtab.chart import Line, Point, line_chart
 from trimtab.figures import figure
-from trimtab.report.chart import Line, Point, line_chart
 from trimtab.report.facts import Facts
 from trimtab.runs.signals import Band, lookup
 

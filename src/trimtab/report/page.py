@@ -12,10 +12,10 @@ from markupsafe import Markup, escape
 
 from trimtab import __version__
 from trimtab.figures import figure, share, signed, with_interval
+from trimtab.hostile import cut, visible, visible_html
 from trimtab.report import chain, sections
 from trimtab.report.curves import curves, number_table
 from trimtab.report.facts import Figure, figure_of, read_facts
-from trimtab.report.hostile import cut, visible, visible_html
 from trimtab.report.verdict import Kind, verdict
 from trimtab.runs.files import atomic_write_text
 from trimtab.runs.run import Run

@@ -10,11 +10,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from trimtab.chart import Forest, forest_chart
 from trimtab.config.schema import Config
 from trimtab.figures import figure, with_interval
-from trimtab.report.chart import Forest, forest_chart
+from trimtab.hostile import Cut, cut
 from trimtab.report.facts import Facts, Figure, Measure, figure_of, number
-from trimtab.report.hostile import Cut, cut
 from trimtab.runs.manifest import StageStatus
 from trimtab.runs.run import Run
 

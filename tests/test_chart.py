@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.report import chart
-from trimtab.report.chart import Forest, Line, forest_chart, line_chart, thin, ticks
-from trimtab.report.hostile import cut, visible, visible_html
+from trimtab import chart
+from trimtab.chart import Forest, Line, forest_chart, line_chart, thin, ticks
+from trimtab.hostile import cut, visible, visible_html
 
 
 def numbers(svg, name):

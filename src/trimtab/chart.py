@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from trimtab.figures import figure
-from trimtab.report.hostile import visible
+from trimtab.hostile import visible
 
 __all__ = ["Forest", "Line", "forest_chart", "line_chart", "thin", "ticks"]
 
