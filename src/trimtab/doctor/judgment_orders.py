@@ -5,7 +5,7 @@ first") or mapped back to the pair's own first and second. The same two columns 
 and seldom does the file say which. Both readings are scored as hypotheses by what they would make of the judge:
 
 - a judge agrees with itself more often than not;
-- where it does, its winners are spread over first and second about like the reference labels (or evenly);
+- where it does, its winners are spread over first and second about like the reference labels, or evenly;
 - where it does, it agrees with the reference labels more often than not;
 - what it contradicts itself in may lean to either place by any amount.
 
@@ -17,6 +17,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import Final
+
+import numpy as np
 
 __all__ = ["DECISIVE", "flipped", "swapped_back"]
 
@@ -56,11 +58,16 @@ def _evidence(first: Winners, second: Winners, gold: Winners | None) -> float:
     known = [g for _, _, g in rows if g in (1, 2)]
     share = (known.count(1) + 1) / (len(known) + 2)
     weight = 50.0 if known else 20.0
+    content = [_beta_binomial(sum(1 for a, _ in same if a == 1), len(same), weight * centre, weight * (1 - centre))
+               for centre in (share, 0.5)]  # fmt: skip
     with_gold = [(a, g) for a, g in same if g in (1, 2)]
     return (
         _beta_binomial(len(same), len(decided), 3.0, 1.5)
-        + _beta_binomial(sum(1 for a, _ in same if a == 1), len(same), weight * share, weight * (1 - share))
+        + float(np.logaddexp(content[0], content[1]))
+        - math.log(2)
+        # relative to guessing: what the reference label says of a winner comes on top of the line before
         + _beta_binomial(sum(1 for a, g in with_gold if a == g), len(with_gold), 4.0, 2.0)
+        + len(with_gold) * math.log(2)
         + _beta_binomial(slot, len(decided) - len(same), 1.0, 1.0)
     )
 

@@ -79,7 +79,13 @@ def _statistics(columns: Columns) -> tuple[JudgeStatistics, ...]:
     roles: dict[str, Column] = {}
     for column in columns.values():
         role = _statistic(set(column.words))
-        if role and role not in roles and any(not math.isnan(number(v)) for v in column.present):
+        whole = all(x == int(x) for v in column.present if math.isfinite(x := number(v)))
+        if (
+            role
+            and (whole or role not in ("n", "own_n"))
+            and role not in roles
+            and any(not math.isnan(number(v)) for v in column.present)
+        ):
             roles[role] = column
     decisive = [r for r in ("longer", "own", "first", "flips", "consistent") if r in roles and _is_share(roles[r])]
     if len(decisive) + ("agreement" in roles) + ("n" in roles) < 2 or not decisive:
@@ -133,8 +139,8 @@ def _shares(column: Column) -> list[float | None]:
     """A column of shares, or of per cents, as shares."""
     values = [number(v) for v in column.values]
     known = [x for x in values if not math.isnan(x)]
-    factor = 0.01 if known and median(known) > 1 else 1.0
-    return [x * factor if not math.isnan(x) and 0 <= x * factor <= 1 else None for x in values]
+    low, high = (1.0, 100.0) if known and median(known) > 1 else (0.0, 1.0)
+    return [x / high if low <= x <= high else None for x in values]
 
 
 def _count(value: Any) -> int | None:
