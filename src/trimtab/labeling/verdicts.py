@@ -160,7 +160,8 @@ class VerdictTable:
     @property
     def first_won(self) -> Bools:
         """[n] whether the verdict names the response that was shown first; False where the order is not known."""
-        return self.decided & (self.winner == self.order)
+        named: Bools = (self.winner > 0) & (self.winner == self.order)
+        return named
 
     @property
     def cluster(self) -> Int32:
@@ -196,10 +197,10 @@ class VerdictTable:
 
         `pair_id`, `winner` (or `p_1`) and one of `judge` and `annotator` are required. The columns are: `pair_id`,
         `judge`, `order` ("12", "21"), `winner` (1, 2, "tie", null), `status` (ok, tie, unparsed, refused, error),
-        `p_1`, `gold` (1, 2, "tie"), `sample`, `template`, `principle`, `length_1`, `length_2`, `slice`, `annotator`, `group`,
-        `prompt_id`, `model`, `generator_1`, `generator_2`, `response_id_1`, `response_id_2`, `cost`, `tokens`,
-        `latency`, `mass`, and the texts `prompt`, `response_1`, `response_2`. Lengths that are missing are counted in
-        words where there are texts.
+        `p_1`, `gold` (1, 2, "tie"), `sample`, `template`, `principle`, `length_1`, `length_2`, `slice`, `annotator`,
+        `group`, `prompt_id`, `model`, `generator_1`, `generator_2`, `response_id_1`, `response_id_2`, `cost`,
+        `tokens`, `latency`, `mass`, and the texts `prompt`, `response_1`, `response_2`. Lengths that are missing are
+        counted in words where there are texts.
 
         Args:
             records: the verdicts.

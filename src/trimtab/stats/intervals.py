@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trimtab.errors import ErrorKind, TrimtabError
 
-__all__ = ["Interval", "bootstrap_mean", "paired_bootstrap", "wilson"]
+__all__ = ["Interval", "bootstrap_mean", "clustered_share", "paired_bootstrap", "wilson"]
 
 _CHUNK_ELEMENTS = 1 << 22
 
@@ -44,12 +44,61 @@ def wilson(k: float, n: int, level: float = 0.95) -> Interval:
         )
     if n == 0:
         return Interval(math.nan, 0.0, 1.0, 0)
+    low, high = _score_bounds(k / n, n, level)
+    # at 0 and n the bound is exact, whatever rounding says
+    return Interval(k / n, 0.0 if k == 0 else low, 1.0 if k == n else high, n)
+
+
+def clustered_share(successes: ArrayLike, groups: NDArray[np.integer] | None = None, level: float = 0.95) -> Interval:
+    """Wilson's interval of a share whose trials come in groups: with as many trials as the groups' scatter is worth.
+
+    The number of trials is share (1 - share) / variance, with the variance of the ratio estimate over groups; one group
+    more, with the scatter of a group that is all of a kind, keeps trials that happen to agree from looking certain.
+    Source: Kish (1965) for the effective size; Korn and Graubard (1998) for its use in a score interval.
+
+    Args:
+        successes: [n] in [0, 1].
+        groups: [n] group of each trial; None = each is its own.
+        level: in (0, 1).
+
+    Returns:
+        Interval; (nan, 0, 1) without trials; low and high are 0 and 1 where there is a single group.
+
+    Raises:
+        TrimtabError: values outside [0, 1], unequal lengths, or a level out of range.
+    """
+    x = np.asarray(successes, dtype=np.float64)
+    _check_level(level)
+    if x.size == 0:
+        return Interval(math.nan, 0.0, 1.0, 0)
+    if not ((x >= 0) & (x <= 1)).all():
+        raise TrimtabError(ErrorKind.DATA, "a share of values outside [0, 1]", "successes are 1, failures 0")
+    if groups is None:
+        sums, counts = x, np.ones_like(x)
+    else:
+        if len(groups) != x.size:
+            raise TrimtabError(ErrorKind.DATA, f"{x.size} values but {len(groups)} groups", "name the group of each")
+        index = np.unique(groups, return_inverse=True)[1]
+        sums, counts = np.bincount(index, x).astype(np.float64), np.bincount(index).astype(np.float64)
+    share, clusters = float(x.mean()), len(sums)
+    if clusters == 1:
+        return Interval(share, 0.0, 1.0, x.size)
+    spread = share * (1 - share)
+    if spread == 0:
+        size = float(clusters)
+    else:
+        scatter = float(((sums - share * counts) ** 2).sum()) + float((counts**2).mean()) * spread
+        size = spread * x.size**2 / (scatter * clusters / (clusters - 1))
+    low, high = _score_bounds(share, size, level)
+    return Interval(share, 0.0 if share == 0 else low, 1.0 if share == 1 else high, x.size)
+
+
+def _score_bounds(share: float, n: float, level: float) -> tuple[float, float]:
+    """Bounds of Wilson's interval for a share of n trials."""
     z = NormalDist().inv_cdf(0.5 + level / 2)
-    share = k / n
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    # at 0 and n the bound is exact, whatever rounding says
-    return Interval(share, 0.0 if k == 0 else centre - half, 1.0 if k == n else centre + half, n)
+    return centre - half, centre + half
 
 
 def bootstrap_mean(

@@ -22,6 +22,7 @@ __all__ = [
     "detectable_share",
     "holm",
     "mantel_haenszel",
+    "mantel_haenszel_odds",
     "mcnemar_test",
     "sign_flip_test",
     "two_proportion_test",
@@ -142,7 +143,7 @@ def mantel_haenszel(tables: ArrayLike) -> MantelHaenszel:
     t = t[t.sum(axis=(1, 2)) > 1]
     a, b, c, d = t[:, 0, 0], t[:, 0, 1], t[:, 1, 0], t[:, 1, 1]
     n = t.sum(axis=(1, 2))
-    r, s = float((a * d / n).sum()), float((b * c / n).sum())
+    r, s = (float(x) for x in _mantel_haenszel_sides(t))
     if r == 0 and s == 0:
         return MantelHaenszel(math.nan, math.nan, math.nan, math.nan)
     expected = (a + b) * (a + c) / n
@@ -159,6 +160,21 @@ def mantel_haenszel(tables: ArrayLike) -> MantelHaenszel:
     )
     half = _NORMAL.inv_cdf(0.975) * math.sqrt(log_variance)
     return MantelHaenszel(r / s, r / s * math.exp(-half), r / s * math.exp(half), p)
+
+
+def mantel_haenszel_odds(tables: ArrayLike) -> Floats:
+    """The common odds ratio of many sets of tables [..., strata, 2, 2], as resamples are; see `mantel_haenszel`."""
+    straight, crossed = _mantel_haenszel_sides(np.asarray(tables, dtype=np.float64))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return straight / crossed
+
+
+def _mantel_haenszel_sides(t: Floats) -> tuple[Floats, Floats]:
+    """Sums over strata of a d / n and of b c / n."""
+    n = np.maximum(t.sum(axis=(-2, -1)), 1.0)
+    straight = (t[..., 0, 0] * t[..., 1, 1] / n).sum(axis=-1)
+    crossed = (t[..., 0, 1] * t[..., 1, 0] / n).sum(axis=-1)
+    return straight, crossed
 
 
 def detectable_share(n: float, null: float = 0.5, alpha: float = 0.05, power: float = 0.8) -> float:
