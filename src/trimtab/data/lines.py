@@ -20,9 +20,13 @@ __all__ = [
     "PROMPT_COLUMNS",
     "LineError",
     "check_prompt",
+    "finite",
+    "kind",
     "messages_of",
+    "no_constant",
     "number_of",
     "object_of",
+    "parse_object",
     "prompt_columns",
     "prompt_id_of",
     "prompt_of",
@@ -74,7 +78,7 @@ def read_lines(
         if limit is not None and len(records) >= limit:
             break
         try:
-            record = _object(line)
+            record = parse_object(line)
         except LineError as problem:
             if not partial:
                 problems.append(f"{path}, line {number}: {problem}")
@@ -111,13 +115,14 @@ def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def parse_object(line: bytes) -> dict[str, Any]:
+    """The JSON object on a line; raises `LineError`."""
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise LineError(f"is not UTF-8: {error.reason} at byte {error.start}") from None
     try:
-        record = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        record = json.loads(text, parse_constant=no_constant, parse_float=finite)
     except json.JSONDecodeError as error:
         raise LineError(f"is not JSON: {error.msg} at column {error.colno}") from None
     except RecursionError:
@@ -129,11 +134,13 @@ def _object(line: bytes) -> dict[str, Any]:
     return record
 
 
-def _no_constant(name: str) -> float:
+def no_constant(name: str) -> float:
+    """For JSON decoders: NaN and Infinity are no JSON."""
     raise LineError(f"is not JSON: {name} is no JSON number")
 
 
-def _finite(text: str) -> float:
+def finite(text: str) -> float:
+    """For JSON decoders: a number that a float can hold."""
     number = float(text)
     if not math.isfinite(number):
         raise LineError(f"holds {text}, which is too large for a number")
@@ -173,7 +180,7 @@ def messages_of(value: Any, column: str) -> tuple[Message, ...]:
     if isinstance(value, str):
         return (Message("user", value),)
     if not isinstance(value, list) or not value:
-        raise LineError(f"{column} is {_kind(value)}; it is a text, or a list of messages with role and content")
+        raise LineError(f"{column} is {kind(value)}; it is a text, or a list of messages with role and content")
     messages = []
     for i, item in enumerate(value):
         where = f"message {i + 1} of {column}"
@@ -210,7 +217,7 @@ def text_of(record: Mapping[str, Any], column: str) -> str:
     """A column that must be a text; it may be empty."""
     value = record.get(column)
     if not isinstance(value, str):
-        raise LineError(f"{column} is {_kind(value)}; it is a text")
+        raise LineError(f"{column} is {kind(value)}; it is a text")
     return value
 
 
@@ -231,7 +238,7 @@ def object_of(record: Mapping[str, Any], column: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise LineError(f"{column} is {_kind(value)}; it is an object")
+        raise LineError(f"{column} is {kind(value)}; it is an object")
     return value
 
 
@@ -245,7 +252,8 @@ def without(record: Mapping[str, Any], *columns: str) -> dict[str, Any]:
     return {k: v for k, v in record.items() if k not in columns}
 
 
-def _kind(value: Any) -> str:
+def kind(value: Any) -> str:
+    """What a JSON value is, in words."""
     if value is None:
         return "missing"
     if isinstance(value, list | dict | str) and not value:

@@ -59,7 +59,10 @@ class CandidatePair:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A labeled pair. `p_chosen` is P(chosen > rejected), at least .5 in files that we write; None = a hard label."""
+    """A labeled pair. `p_chosen` is P(chosen > rejected), at least .5 in files that we write; None = a hard label.
+
+    `weight` (0 or more) says how much the pair counts in training, against 1 for others.
+    """
 
     id: str
     prompt: Prompt
@@ -68,3 +71,4 @@ class Pair:
     p_chosen: float | None = None
     margin: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    weight: float = 1.0
