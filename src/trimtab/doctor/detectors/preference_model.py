@@ -1,0 +1,198 @@
+"""The preference model as far as its training log shows it: accuracy, overfitting, collapse, calibration, length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log
+
+import numpy as np
+
+from trimtab.doctor.detectors.reading import Reading, Track
+from trimtab.doctor.detectors.rule import (
+    CRITICAL,
+    INFO,
+    WARNING,
+    Rule,
+    ends,
+    figure,
+    finding,
+    last,
+    ruled_out,
+    too_short,
+    unchecked,
+)
+from trimtab.doctor.finding import Finding, NotDiagnosable
+from trimtab.doctor.log import Stage
+
+__all__ = ["RULES"]
+
+_PM = frozenset({Stage.PREFERENCE_MODEL})
+_LN2 = log(2)
+
+
+def _begun(r: Reading, track: Track) -> bool:
+    """Whether enough was trained to judge a level: 20 log points, or three evaluations, past 5 % of the plan."""
+    evaluation = track.series.key in ("accuracy/validation", "loss/validation")
+    return (track.rows >= 20 or (evaluation and track.rows >= 3)) and (r.covered is None or r.covered >= 0.05)
+
+
+def _low_accuracy(r: Reading) -> Iterator[Finding | NotDiagnosable]:
+    id = "pm-low-accuracy"
+    track = r.track("accuracy/validation", "held_out/accuracy/train", "accuracy/train")
+    if track is None:
+        loss = r.track("loss/validation", "loss/train")
+        if loss is not None and loss.rows >= 50 and _begun(r, loss) and loss.late > 0.985 * _LN2:
+            if abs(loss.start - _LN2) < 0.15 and not (loss.trend.falls and loss.trend.p < 0.01):
+                yield finding(id, WARNING, loss.step(0), [ends(loss)], cause="loss", ruled_out=[ruled_out(id, "start")],
+                              source="catalog B1, 0.5")  # fmt: skip
+                return
+        yield unchecked(r, id, "accuracy/validation", "accuracy/train")
+        return
+    final = _final(r, track)
+    if final is None:
+        yield too_short(r, id, "accuracy/validation", "accuracy/train")
+        return
+    level, low, high = final
+    told = [figure("accuracy", track, step=track.step(-1), value=level, level=level)]
+    best = float(track.slow.max())
+    out = [ruled_out(id, "start"), ruled_out(id, "peers")]
+    if low is not None and high is not None:
+        told.append(figure("interval", track, step=track.step(-1), value=low, low=low, high=high))
+    if high is not None and high < 0.5:
+        yield finding(id, CRITICAL, track.step(-1), told, cause="swapped", ruled_out=out, source="catalog B1")
+    elif level < 0.55 or (low is not None and low <= 0.5):
+        yield finding(id, CRITICAL if level < 0.55 and track.rows >= 3 else WARNING, track.step(0), told, ruled_out=out,
+                      source="catalog B1")  # fmt: skip
+    elif level < 0.62 and best < 0.65 and (high is None or high < 0.65):
+        yield finding(id, WARNING, track.step(0), told, cause="weak", ruled_out=out, source="catalog B1")
+    elif level < 0.65:
+        yield finding(id, INFO, track.step(-1), told, cause="weak", source="catalog B1")
+
+
+def _final(r: Reading, track: Track) -> tuple[float, float | None, float | None] | None:
+    """Accuracy at the end with its interval where logged; None where there is too little to judge."""
+    low, high = r.track("accuracy/validation_low"), r.track("accuracy/validation_high")
+    validated = track.series.key == "accuracy/validation"
+    if validated and low is not None and high is not None and (r.covered is None or r.covered >= 0.5):
+        return float(track.values[-1]), float(low.values[-1]), float(high.values[-1])
+    if _begun(r, track):
+        width = track.width if not validated else min(3, track.width)
+        return float(np.mean(track.values[-width:])), None, None
+    done = r.covered is not None and r.covered >= 0.5
+    if validated and (track.rows >= 3 or done or _final_only(track)):
+        return float(track.values[-1]), None, None
+    return None
+
+
+def _final_only(track: Track) -> bool:
+    """Two evaluations, before training and after: the second is the result."""
+    return track.rows == 2 and abs(float(track.values[0]) - 0.5) < 0.06 and float(track.values[1]) > 0.55
+
+
+def _overfit(r: Reading) -> Iterator[Finding | NotDiagnosable]:
+    id = "pm-overfit"
+    train, held = r.track("accuracy/train"), r.track("accuracy/validation", "held_out/accuracy/train")
+    loss, held_loss = r.track("loss/train"), r.track("loss/validation", "held_out/loss/train")
+    if held is None and held_loss is None:
+        yield unchecked(r, id, "accuracy/validation", "loss/validation")
+        return
+    told, at = [], None
+    if train is not None and held is not None and len(held) >= 2 and train.rows >= 5:
+        tail, late = float(np.mean(train.values[-train.width :])), float(np.mean(held.values[-min(2, len(held)) :]))
+        if tail - late > 0.10 + 2 * train.error(train.width) * (train.rows < 50):
+            told.append(figure("gap", train, step=train.step(-1), value=tail - late, gap=tail - late, train=tail, held=late))
+            at = held.step(int(np.argmax(held.values)))
+    accuracy_fell = held is not None and len(held) >= 3 and float(held.values.max() - held.values[-1]) > _error(held)
+    if held_loss is not None and len(held_loss) >= 4 and loss is not None:
+        bottom = int(np.argmin(held_loss.values))
+        after = held_loss.values[bottom:]
+        risen = float(after[-1] - after[0])
+        firm = len(after) >= 3 and risen > max(0.02, 3 * held_loss.noise * 0.7) and bool((np.diff(after)[:2] > 0).any())
+        if firm and loss.late < loss.early and (accuracy_fell or told or held is None or risen > 0.1):
+            told.append(figure("trough", held_loss, step=held_loss.step(bottom), value=float(after[-1]),
+                               least=float(after[0]), late=float(after[-1])))  # fmt: skip
+            at = held_loss.step(bottom)
+    if held is not None and accuracy_fell and loss is not None and loss.late < loss.early:
+        best = int(np.argmax(held.values))
+        told.append(figure("peak", held, step=held.step(best), value=float(held.values[best]),
+                           peak=float(held.values[best]), late=float(held.values[-1])))  # fmt: skip
+        at = held.step(best)
+    if not told:
+        return
+    yield finding(id, WARNING, at, told, ruled_out=[ruled_out(id, "confident")], source="catalog B2")
+
+
+def _error(held: Track) -> float:
+    """What a fall of held-out accuracy has to exceed: 1.5 errors; from the noise of at least four evaluations."""
+    return max(0.015, 2 * held.noise if len(held) >= 5 else 0.03)
+
+
+def _collapse(r: Reading) -> Iterator[Finding | NotDiagnosable]:
+    id = "pm-score-collapse"
+    spread, margins, margin = r.track("pm/score_std"), r.track("margin/std"), r.track("margin/mean")
+    known = [t for t in (spread, margins) if t is not None]
+    if not known and margin is None:
+        yield unchecked(r, id, "pm/score_std", "margin/mean")
+        return
+    evaluated = [t for t in known if len(t) >= 3 or _late(r)]
+    for track in evaluated:
+        if track.late < 0.05:
+            told = [ends(track), *([ends(margin)] if margin is not None else [])]
+            at = track.onset(track.smooth < 0.05) or track.step(0)
+            severity = CRITICAL if track.late < 0.005 else WARNING
+            yield finding(id, severity, at, told, ruled_out=[ruled_out(id, "normalised")], source="catalog B3")
+            return
+    if margin is not None and not known and r.long(margin) and abs(margin.late) < 0.05 and abs(margin.slow).max() < 0.1:
+        loss = r.track("loss/train")
+        if loss is None or loss.late > 0.97 * _LN2:
+            yield finding(id, WARNING, margin.step(0), [ends(margin)], ruled_out=[ruled_out(id, "normalised")],
+                          source="catalog B3")  # fmt: skip
+    elif not evaluated and (margin is None or not r.long(margin)):
+        yield too_short(r, id, "pm/score_std", "margin/mean")
+
+
+def _late(r: Reading) -> bool:
+    return r.covered is not None and r.covered >= 0.5
+
+
+def _miscalibrated(r: Reading) -> Iterator[Finding | NotDiagnosable]:
+    id = "pm-miscalibrated"
+    error, temperature, loss = r.track("calibration/ece"), r.track("calibration/temperature"), r.track("calibration/log_loss")
+    if error is None and temperature is None:
+        yield unchecked(r, id, "calibration/ece", "calibration/temperature")
+        return
+    ece = float(error.values[-1]) if error is not None else None
+    skew = abs(log(float(temperature.values[-1]))) if temperature is not None and temperature.values[-1] > 0 else None
+    worse_than_coin = loss is not None and float(loss.values[-1]) > _LN2 + 0.01
+    firm = (ece is not None and ece > 0.10 and (skew is None or skew > log(1.5) or ece > 0.15)) or (
+        skew is not None and skew > log(1.5) and (worse_than_coin or (ece is not None and ece > 0.07))
+    )
+    told = [last(t) for t in (error, temperature, loss) if t is not None]
+    if firm:
+        yield finding(id, WARNING, told[0].step, told, ruled_out=[ruled_out(id, "hard")], source="catalog B4 (heuristic)")
+    elif skew is not None and skew > log(1.5):
+        yield finding(id, INFO, told[0].step, told, source="catalog B4 (heuristic)")
+
+
+def _length_bias(r: Reading) -> Iterator[Finding | NotDiagnosable]:
+    id = "pm-length-bias"
+    track = r.track("margin/length_correlation")
+    if track is None:
+        yield unchecked(r, id, "margin/length_correlation")
+        return
+    level = float(np.median(track.values[-min(3, len(track)) :]))
+    if abs(level) <= 0.3:
+        return
+    severity = CRITICAL if abs(level) > 0.6 else WARNING
+    at = track.onset(np.abs(track.values) > 0.3, min(2, len(track))) or track.step(-1)
+    yield finding(id, severity, at, [last(track)], cause="cause" if level > 0 else "shorter",
+                  ruled_out=[ruled_out(id, "better")], source="catalog A3 (heuristic)")  # fmt: skip
+
+
+RULES = (
+    Rule(("pm-low-accuracy",), _PM, _low_accuracy),
+    Rule(("pm-overfit",), _PM, _overfit),
+    Rule(("pm-score-collapse",), _PM, _collapse),
+    Rule(("pm-miscalibrated",), _PM, _miscalibrated),
+    Rule(("pm-length-bias",), _PM, _length_bias),
+)
