@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from trimtab import __version__
-from trimtab.cli import config, failures, init, output, pm, run, runs, show, signals, stages
+from trimtab.cli import config, doctor, explain, failures, init, output, pm, run, runs, show, signals, stages
 from trimtab.errors import ErrorKind, TrimtabError
 
 __all__ = ["app", "main"]
@@ -26,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (init, run, stages, pm, runs, show, config, signals):
+for group in (init, run, stages, pm, doctor, explain, runs, show, config, signals):
     group.register(app)
 
 _INTERRUPTED = 130
@@ -62,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments; None: those of the process.
 
     Returns:
-        The exit code: 0 ok, 1 failed, 2 usage or config, 4 something is missing, 130 interrupted.
+        The exit code: 0 ok, 1 failed, 2 usage or config, 3 sick, 4 something is missing, 5 inconclusive, 130
+        interrupted.
     """
     global _debug
     _debug = False

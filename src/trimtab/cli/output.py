@@ -18,6 +18,7 @@ __all__ = [
     "band",
     "complain",
     "emit_json",
+    "emit_lines",
     "emit_table",
     "emit_text",
     "json_text",
@@ -119,6 +120,20 @@ def emit_table(headers: Sequence[str], rows: Sequence[Sequence[object]], right: 
         return text
 
     _write(sys.stdout, _rendered([line(headers, "bold"), *(line(row) for row in cells)]))
+
+
+def emit_lines(lines: Sequence[Sequence[tuple[str, str]]]) -> None:
+    """Print lines of (text, style) parts as they are, in the colours that stdout takes."""
+    from rich.text import Text
+
+    made = []
+    for parts in lines:
+        line = Text()
+        for text, style in parts:
+            line.append(safe(text), style=style)
+        line.rstrip()
+        made.append(line)
+    _write(sys.stdout, _rendered(made))
 
 
 def age(seconds: float) -> str:
