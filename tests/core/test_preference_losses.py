@@ -137,5 +137,8 @@ def test_what_makes_no_sense_is_named() -> None:
     for smoothing in (-0.1, 0.5):
         with pytest.raises(TrimtabError, match="label_smoothing"):
             bradley_terry_loss(one, one, label_smoothing=smoothing)
+    for weight in (-1.0, math.nan):
+        with pytest.raises(TrimtabError, match="negative weight"):
+            bradley_terry_loss(one, one, weight=torch.tensor([1.0, weight]))
     with pytest.raises(TrimtabError, match="beta = 0"):
         dpo_loss(one, one, one, one, beta=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.tokens import TextCodec
 from trimtab.preference.pairs import PairScores
+from trimtab.preference.training import _target
 from trimtab.runs.run import Run
 from trimtab.training.precision import Precision
 from trimtab.worlds.model import build_model, build_tokenizer
@@ -53,6 +56,24 @@ def test_it_learns_what_the_labels_say_and_the_opposite_from_swapped_ones(codec)
         of = [p.prompt for p in pairs]
         wins = float((model.score(of, polite) > model.score(of, rude)).mean())
         assert wins <= 0.05 if swapped else wins >= 0.95
+
+
+def test_heavier_pairs_outvote_lighter_ones_of_the_opposite_opinion(codec):
+    pairs = polite_pairs(120)
+    heavy = [replace(p, id=f"h{p.id}", weight=20.0) for p in polite_pairs(120, swapped=True)]
+    model = preference.train(CONFIG, base(), codec, [*pairs, *heavy], seed=3)
+    polite, rude = ([getattr(p, side) for p in pairs] for side in ("chosen", "rejected"))
+    of = [p.prompt for p in pairs]
+    assert float((model.score(of, rude) > model.score(of, polite)).mean()) >= 0.95
+    with pytest.raises(TrimtabError, match="all 90 training pairs have weight 0"):
+        preference.train(CONFIG, base(), codec, [replace(p, weight=0.0) for p in pairs], seed=3)
+
+
+def test_a_hard_label_says_who_is_better_and_a_tie_nothing():
+    pair = polite_pairs(1)[0]
+    labels = {p: _target(replace(pair, p_chosen=p), soft=False) for p in (None, 0.6, 0.5, 0.3)}
+    assert labels == {None: 1.0, 0.6: 1.0, 0.5: 0.5, 0.3: 0.0}
+    assert _target(replace(pair, p_chosen=0.6), soft=True) == 0.6
 
 
 def test_whole_prompts_are_held_out():

@@ -18,6 +18,7 @@ def bradley_terry_loss(
     p_chosen: Float[Tensor, " P"] | None = None,
     margin: Float[Tensor, " P"] | None = None,
     label_smoothing: Number = 0.0,
+    weight: Float[Tensor, " P"] | None = None,
 ) -> Float[Tensor, ""]:
     """Cross entropy of the labels under P(chosen > rejected) = sigmoid(chosen - rejected - margin), mean over pairs.
 
@@ -29,12 +30,14 @@ def bradley_terry_loss(
         p_chosen: [P] soft labels P(chosen > rejected) in [0, 1]; None = all 1.
         margin: [P] by how much the chosen score should lead; None = 0.
         label_smoothing: in [0, 0.5); each label p becomes (1 - s) p + s (1 - p).
+        weight: [P] how much each pair counts, at least 0; None = all 1. The sum is divided by P, not by the weights:
+            over minibatches of one size the pairs keep their shares. Scale them to mean 1 over the whole data.
 
     Returns:
         Scalar, nats a pair.
 
     Raises:
-        TrimtabError: no pairs, a label outside [0, 1], or a smoothing out of range.
+        TrimtabError: no pairs, a label outside [0, 1], a negative weight, or a smoothing out of range.
     """
     if chosen.numel() == 0:
         raise TrimtabError(ErrorKind.FAILED, "a preference loss over no pairs", "give at least one pair")
@@ -57,7 +60,12 @@ def bradley_terry_loss(
                 "labels are in [0, 1]",
             )
     p = (1 - label_smoothing) * p + label_smoothing * (1 - p)
-    return -(p * logsigmoid(lead) + (1 - p) * logsigmoid(-lead)).mean()
+    losses = -(p * logsigmoid(lead) + (1 - p) * logsigmoid(-lead))
+    if weight is None:
+        return losses.mean()
+    if not bool((weight >= 0).all()):
+        raise TrimtabError(ErrorKind.DATA, "a pair has a negative weight", "weights are 0 or more")
+    return (losses * weight.float()).mean()
 
 
 def dpo_loss(

@@ -63,10 +63,11 @@ def train(
         config: the `[preference]` section.
         base: the SFT model; it is not changed. With shared layers, only what lies above them is trained.
         codec: its tokenizer.
-        pairs: labeled pairs; those of `config.validation_fraction` of the prompts are held out.
+        pairs: labeled pairs; those of `config.validation_fraction` of the prompts are held out. Training honours their
+            weights; what is measured on held-out pairs counts every pair once.
 
     Raises:
-        TrimtabError: too few prompts, or a pair longer than `config.max_tokens`.
+        TrimtabError: too few prompts, a pair longer than `config.max_tokens`, or no pair with a weight.
     """
     precision = precision or Precision("float32", base.device)
     # From a head of zeros every pair starts at probability one half, whatever the scale of the model's hidden states.
@@ -78,12 +79,18 @@ def train(
     score_pairs = PairScores(model, rows, codec.pad_id)
     targets = torch.tensor([_target(p, config.soft_labels) for p in training])
     margins = torch.tensor([p.margin or 0.0 for p in training])
+    weights = _weights(training)
 
     def loss_of(index: list[int]) -> tuple[Tensor, dict[str, float]]:
         with precision.autocast():
             chosen, rejected = score_pairs(index)
         loss = bradley_terry_loss(
-            chosen, rejected, targets[index].to(chosen.device), margins[index].to(chosen.device), config.label_smoothing
+            chosen,
+            rejected,
+            targets[index].to(chosen.device),
+            margins[index].to(chosen.device),
+            config.label_smoothing,
+            weights[index].to(chosen.device),
         )
         return loss, {"accuracy/train": float((chosen > rejected).float().mean())}
 
@@ -102,4 +109,15 @@ def train(
 
 
 def _target(pair: Pair, soft: bool) -> float:
-    return pair.p_chosen if soft and pair.p_chosen is not None else 1.0
+    """The label to train on; a hard one says who is better, and of a tie nothing."""
+    if pair.p_chosen is None:
+        return 1.0
+    return pair.p_chosen if soft else (1.0 if pair.p_chosen > 0.5 else 0.0 if pair.p_chosen < 0.5 else 0.5)
+
+
+def _weights(pairs: Sequence[Pair]) -> Tensor:
+    """[P] the pairs' weights with mean 1, so that they change what counts and not the learning rate."""
+    weights = torch.tensor([p.weight for p in pairs])
+    if not float(weights.sum()) > 0:
+        raise TrimtabError(ErrorKind.DATA, f"all {len(pairs)} training pairs have weight 0", "give some a weight")
+    return weights / weights.mean()
