@@ -69,6 +69,15 @@ def test_bradley_terry_equals_a_slow_derivation(rows, smoothing) -> None:
     assert hard.item() == pytest.approx(expected, rel=2e-6, abs=1e-6)
 
 
+@given(pairs, st.lists(st.floats(0, 5, width=32), min_size=6, max_size=6), smoothings)
+def test_a_weighted_loss_is_the_weighted_sum_of_the_losses_over_all_pairs(rows, weights, smoothing) -> None:
+    chosen, rejected, label, margin = columns(rows)
+    weights = weights[: len(rows)]
+    loss = bradley_terry_loss(chosen, rejected, label, margin, smoothing, torch.tensor(weights))
+    each = [w * slow_bradley_terry([row], smoothing) for w, row in zip(weights, rows, strict=True)]
+    assert loss.item() == pytest.approx(math.fsum(each) / len(rows), rel=2e-6, abs=1e-5)
+
+
 @given(pairs, st.lists(st.tuples(scores, scores), min_size=6, max_size=6), st.floats(0.01, 1), smoothings)
 def test_dpo_equals_a_slow_derivation(rows, references, beta, smoothing) -> None:
     chosen, rejected, label, _ = columns(rows)
