@@ -41,6 +41,8 @@ _REACH = 6
 """Words that a negation reaches over, within its clause."""
 _OBJECT_REACH = 3
 """Words after an adjective among which its object is looked for."""
+_OF_FEWER, _OF_MORE = 0.75, 0.4
+"""Shares of the shorter and of the longer text's content words that must be shared for the two to be contraries."""
 
 _AXES: Mapping[str, tuple[str, str]] = {
     "length": ("long longer longest lengthy lengthier verbose", "short shorter shortest brief briefer concise terse"),
@@ -121,10 +123,11 @@ def overlap(first: Mapping[str, int], second: Mapping[str, int]) -> float:
     return same / len(union) if first and second else 0.0
 
 
-def contrary(first: Mapping[str, int], second: Mapping[str, int], least: float = 0.75) -> list[str]:
-    """The shared content words, if most of the shorter text's words are shared and all with the other sign."""
+def contrary(first: Mapping[str, int], second: Mapping[str, int]) -> list[str]:
+    """The shared content words, if they are most of what both texts say and all have the other sign there."""
     shared = sorted(first.keys() & second.keys())
-    if not shared or len(shared) < least * min(len(first), len(second)):
+    fewer, more = sorted((len(first), len(second)))
+    if not shared or len(shared) < max(_OF_FEWER * fewer, _OF_MORE * more):
         return []
     return shared if all(first[w] * second[w] == -1 for w in shared) else []
 
