@@ -138,7 +138,7 @@ def _score_table(
         two,
         gold,
         *lengths_of(columns, n, texts),
-        ids_of(columns, n),
+        ids_of(columns, n, prompts=False),
         names_in(columns, SLICE, n),
         names_in(columns, ("split",), n),
         (a.key, b.key),

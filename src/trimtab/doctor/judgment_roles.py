@@ -100,8 +100,13 @@ def orders_of(columns: Columns) -> list[int] | None:
     return codes
 
 
-def ids_of(columns: Columns, n: int) -> Coded:
+def ids_of(columns: Columns, n: int, *, prompts: bool = True) -> Coded:
+    """Ids of the pairs; with `prompts`, an id of the prompt is taken for one where there is no other."""
     found = [c for c in columns.values() if c.words[-1:] and c.words[-1] in IDENTITY and len(c.present) == n]
+    if not prompts:
+        found = [
+            c for c in found if not c.has("prompt", "question", "instruction") or len(set(map(str, c.values))) == n
+        ]
     best = min(found, key=lambda c: (c.words != ("pair", "id"), -len(set(map(str, c.values)))), default=None)
     subset = next((c for c in columns.values() if c.words == ("subset",)), None)
     if best is None:
