@@ -33,6 +33,7 @@ class Line:
         dots: further (step, value) points on the same axis.
         healthy: (low, high) of the band where the value is expected; None = open.
         label: what the chart says, for readers who cannot see it.
+        onset: a step to be marked with a line across; None = none.
     """
 
     points: Sequence[Point]
@@ -40,6 +41,7 @@ class Line:
     spread: Sequence[Point] = ()
     dots: Sequence[Point] = ()
     healthy: tuple[float | None, float | None] | None = None
+    onset: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def line_chart(line: Line) -> Markup:
     dots = thin([(x, y) for x, y in line.dots if math.isfinite(y)], MOST_POINTS)
     area = _area(finite, dict(line.spread))
     scale = _scale(points, [*finite, *dots, *area])
-    parts = [_healthy(line.healthy, scale), _grid(scale)]
+    parts = [_healthy(line.healthy, scale), _grid(scale), _onset(line.onset, scale)]
     if area:
         parts.append(Markup('<polygon class="spread" points="{}"/>').format(_path(area, scale)))
     for run in _unbroken(points):
@@ -159,6 +161,13 @@ def _healthy(band: tuple[float | None, float | None] | None, scale: _Scale) -> M
         return Markup("")
     box = Markup('<rect class="healthy" x="{}" y="{}" width="{}" height="{}"/>')
     return box.format(LEFT, top, WIDTH - LEFT - RIGHT, round(bottom - top, 1))
+
+
+def _onset(step: float | None, scale: _Scale) -> Markup:
+    if step is None or not scale.x0 <= step <= scale.x1:
+        return Markup("")
+    mark = Markup('<line class="onset" x1="{0}" x2="{0}" y1="{1}" y2="{2}"><title>{3:g}</title></line>')
+    return mark.format(scale.x(step), TOP, HEIGHT - BOTTOM, step)
 
 
 def _grid(scale: _Scale) -> Markup:

@@ -69,7 +69,7 @@ def _evidence(evidence: Evidence, lang: str) -> dict[str, Any]:
         "signal": evidence.signal or None,
         "step": evidence.step,
         "value": evidence.value,
-        "curve": list(evidence.curve),
+        "curve": [float(f"{value:.6g}") for value in evidence.curve],
     }
 
 
