@@ -549,3 +549,17 @@ def test_a_run_deleted_and_made_anew_is_locked_anew(tmp_path):
     assert new.locked
     code = "import sys; from trimtab.runs import Run; Run.open(sys.argv[1]).begin_stage('ppo', 'f')"
     assert "is writing into this run" in in_another_process(code, new.path).stderr
+
+
+def test_findings_are_kept_in_order_and_a_rewind_takes_them_back(tmp_path):
+    run = Run.create(tmp_path, "main", config={}, seed=0)
+    run.begin_stage("ppo", "a")
+    run.record_finding("ppo", 4, {"id": "kl-explosion", "severity": "warning"})
+    run.record_action("ppo", 4, Action("set", "ppo.beta", 0.2))
+    run.record_finding("ppo", 9, {"id": "nan-inf"})
+    told = [(line["step"], line.get("finding", {}).get("id"), "action" in line) for line in run.findings("ppo")]
+    assert told == [(4, "kl-explosion", False), (4, None, True), (9, "nan-inf", False)]
+    run.rewind("ppo", 4)
+    assert [line["step"] for line in run.findings()] == [4, 4]
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        run.record_finding("ppo", 5, {"value": float("nan")})

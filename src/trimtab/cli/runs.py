@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 def runs(project: ProjectDirectory = Path("."), as_json: JsonOutput = False, quiet: Quiet = False) -> None:
     """List the runs of a project, oldest first."""
     from trimtab.errors import TrimtabError
-    from trimtab.runs.run import list_runs
+    from trimtab.runs.listing import list_runs
 
     root = runs_directory(project)
     broken: list[tuple[Path, TrimtabError]] = []

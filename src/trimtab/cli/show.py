@@ -47,8 +47,9 @@ def find_run(run: str, project: Path) -> Run:
         TrimtabError: there is none.
     """
     from trimtab.errors import ErrorKind, TrimtabError
+    from trimtab.runs.listing import list_runs
     from trimtab.runs.manifest import MANIFEST_NAME
-    from trimtab.runs.run import Run, list_runs
+    from trimtab.runs.run import Run
 
     if (Path(run) / MANIFEST_NAME).is_file():
         return Run.open(run)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trimtab.runs.callbacks import Action, Callback, IterationView
-    from trimtab.runs.run import Run, list_runs
+    from trimtab.runs.listing import list_runs
+    from trimtab.runs.run import Run
 
 __all__ = ["Action", "Callback", "IterationView", "Run", "list_runs"]
 
@@ -15,7 +16,7 @@ _HOMES = {
     "Callback": "callbacks",
     "IterationView": "callbacks",
     "Run": "run",
-    "list_runs": "run",
+    "list_runs": "listing",
 }
 
 

@@ -3,6 +3,7 @@
     run.json        manifest: config, seed, versions, hashes, parent, stages
     metrics.jsonl   one JSON object a log step
     samples.jsonl   generations of the probe prompts
+    findings.jsonl  what the doctor said while it ran, and what was done
     checkpoints/<stage>/   artifacts/   attempts/<stage>-<n>/ (what earlier attempts of a stage left)
 
 Nothing is pickled, nothing of an earlier attempt is overwritten, and a reader copes with a half-written last line.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -38,7 +39,7 @@ from trimtab.runs.metrics import current_lines, merge_steps, metrics_line, rewin
 from trimtab.runs.paths import clear_run, inside, is_taken, make_next_free, set_aside
 from trimtab.runs.signals import lookup
 
-__all__ = ["Existing", "Run", "list_runs"]
+__all__ = ["Existing", "Run"]
 
 Existing = Literal["resume", "new", "overwrite", "fail"]
 """What to do when a run of the wanted name is there."""
@@ -252,10 +253,10 @@ class Run:
         append_jsonl(self.path / "metrics.jsonl", [line])
 
     def rewind(self, stage: str, step: int) -> None:
-        """Take back what the attempt logged and sampled after `step`: it goes on from there (resume, rollback)."""
+        """Take back what the attempt logged, sampled and found after `step`: it goes on from there."""
         line = rewind_line(check_stage_name(stage), step, self._attempt(stage))
         self._write_lock()
-        for name in ("metrics.jsonl", "samples.jsonl"):
+        for name in ("metrics.jsonl", "samples.jsonl", "findings.jsonl"):
             if (self.path / name).exists():
                 append_jsonl(self.path / name, [line])
 
@@ -287,13 +288,25 @@ class Run:
 
     def broken_lines(self) -> dict[str, list[int]]:
         """Numbers of the lines that cannot be read, by file; a last line that is still being written is none."""
-        found = {name: self._read(name).broken for name in ("metrics.jsonl", "samples.jsonl")}
+        files = ("metrics.jsonl", "samples.jsonl", "findings.jsonl")
+        found = {name: self._read(name).broken for name in files}
         return {name: lines for name, lines in found.items() if lines}
 
     def record_action(self, stage: str, step: int, action: Action) -> None:
         """Append to `findings.jsonl` what was done about a finding (or for any other reason)."""
+        self._record(stage, step, {"action": action.to_dict()})
+
+    def record_finding(self, stage: str, step: int, finding: Mapping[str, Any]) -> None:
+        """Append to `findings.jsonl` what the doctor said at `step`; `finding` is strict JSON."""
+        self._record(stage, step, {"finding": dict(finding)})
+
+    def findings(self, stage: str | None = None) -> list[dict[str, Any]]:
+        """Lines of `findings.jsonl` of each stage's last attempt, in the order written: a `finding` or an `action`."""
+        return [dict(x) for x in current_lines(self._read("findings.jsonl").records, stage, self._attempts())]
+
+    def _record(self, stage: str, step: int, what: Mapping[str, Any]) -> None:
         self._write_lock()
-        line = {**stamp(check_stage_name(stage), step, self._attempt(stage)), "action": action.to_dict()}
+        line = {**stamp(check_stage_name(stage), step, self._attempt(stage)), **what}
         append_jsonl(self.path / "findings.jsonl", [line])
 
     # samples, artifacts, checkpoints
@@ -380,20 +393,3 @@ class Run:
         for name in dict.fromkeys([*names, old.name]):
             set_aside(self.path / "artifacts" / name, target / "artifacts" / name)
         set_aside(self.path / "checkpoints" / old.name, target / "checkpoints")
-
-
-def list_runs(
-    root: str | os.PathLike[str], *, on_broken: Callable[[Path, TrimtabError], None] | None = None
-) -> list[Run]:
-    """The runs below `root`, oldest first; `on_broken` hears of the directories whose manifest cannot be read."""
-    root = Path(root)
-    runs = []
-    for path in sorted(root.iterdir()) if root.is_dir() else []:
-        if not (path / MANIFEST_NAME).is_file():
-            continue
-        try:
-            runs.append(Run.open(path))
-        except TrimtabError as error:
-            if on_broken is not None:
-                on_broken(path, error)
-    return sorted(runs, key=lambda run: (run.manifest["created"], run.name))
