@@ -9,6 +9,7 @@ steps; long series are thinned first (`thin`), which keeps a million points affo
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -69,9 +70,9 @@ class Trend(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A change of level: index of the first value after it, size (in the series' unit), and p of no change."""
+    """A change of level: `at`, index of the first value after it, size (in the series' unit), and p of no change."""
 
-    index: int
+    at: int
     size: float
     p: float
 
@@ -120,7 +121,8 @@ def curve(values: Floats, points: int = 60) -> tuple[float, ...]:
         return tuple(float(v) for v in values)
     edges = np.linspace(0, n, points + 1).astype(int)
     middle = float(np.median(values))
-    return tuple(float(b[np.argmax(np.abs(b - middle))]) for b in (values[i:j] for i, j in zip(edges, edges[1:])))
+    blocks = (values[i:j] for i, j in pairwise(edges))
+    return tuple(float(b[np.argmax(np.abs(b - middle))]) for b in blocks)
 
 
 def robust_sigma(values: Floats) -> float:

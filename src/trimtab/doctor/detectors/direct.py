@@ -49,8 +49,14 @@ def _reference(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if rejected is not None:
         told.append(figure("first", rejected, step=rejected.step(0), value=float(rejected.values[0])))
     severe = abs(first) > 5 and len(chosen) >= 2 and abs(float(chosen.values[1])) > 5
-    yield finding(id, CRITICAL if severe else WARNING, chosen.step(0), told, ruled_out=[ruled_out(id, "learned")],
-                  source="catalog E1")  # fmt: skip
+    yield finding(
+        id,
+        CRITICAL if severe else WARNING,
+        chosen.step(0),
+        told,
+        ruled_out=[ruled_out(id, "learned")],
+        source="catalog E1",
+    )
 
 
 def _policy_reference(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -61,8 +67,15 @@ def _policy_reference(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         value = float(start.values[0])
         if abs(value) > 0.02:
             told = [figure("first", start, step=start.step(0), value=value)]
-            yield finding(id, CRITICAL if abs(value) > 0.2 else WARNING, start.step(0), told, cause="policy",
-                          ruled_out=[ruled_out(id, "rounding")], source="peers 4.23: KL is 0 at step 0")  # fmt: skip
+            yield finding(
+                id,
+                CRITICAL if abs(value) > 0.2 else WARNING,
+                start.step(0),
+                told,
+                cause="policy",
+                ruled_out=[ruled_out(id, "rounding")],
+                source="peers 4.23: KL is 0 at step 0",
+            )
         return
     kl = r.track("kl/reference")
     if kl is None:
@@ -85,8 +98,17 @@ def _overfit(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         risen = float(held.values[-1] - held.values[bottom])
         worse = len(after) >= 3 and risen > max(0.03 * abs(float(held.values[bottom])), 3 * held.noise * 0.7)
         if worse and float(np.median(after[1:])) > held.values[bottom] and loss.late < loss.early:
-            told += [figure("trough", held, step=held.step(bottom), value=float(held.values[-1]),
-                            least=float(held.values[bottom]), late=float(held.values[-1])), ends(loss)]  # fmt: skip
+            told += [
+                figure(
+                    "trough",
+                    held,
+                    step=held.step(bottom),
+                    value=float(held.values[-1]),
+                    least=float(held.values[bottom]),
+                    late=float(held.values[-1]),
+                ),
+                ends(loss),
+            ]
             at = held.step(bottom)
     if accuracy is not None and _by_heart(loss, accuracy, r):
         told += [ends(loss), ends(accuracy)]
@@ -130,8 +152,15 @@ def _not_generalising(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         yield finding(id, INFO, held.step(-1), [ends(train), ends(held)], cause="gap", source="catalog E2, B2")
         return
     at = _parts_from(train, held)
-    yield finding(id, CRITICAL if late < 0.5 and gap > 0.3 else WARNING, at, [ends(train), ends(held)],
-                  ruled_out=[ruled_out(id, "small")], values={"gap": gap}, source="catalog E2, B2")  # fmt: skip
+    yield finding(
+        id,
+        CRITICAL if late < 0.5 and gap > 0.3 else WARNING,
+        at,
+        [ends(train), ends(held)],
+        ruled_out=[ruled_out(id, "small")],
+        values={"gap": gap},
+        source="catalog E2, B2",
+    )
 
 
 def _parts_from(train: Track, held: Track) -> int:
@@ -171,8 +200,14 @@ def _displacement(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return
     told += [ends(t) for t in (chosen, margin) if t is not None]
     at = track.departure(up=False) or track.step(0)
-    yield finding(id, WARNING, at, told, ruled_out=[ruled_out(id, "negative"), ruled_out(id, "diverged")],
-                  source="catalog E3; Razin et al. 2024")  # fmt: skip
+    yield finding(
+        id,
+        WARNING,
+        at,
+        told,
+        ruled_out=[ruled_out(id, "negative"), ruled_out(id, "diverged")],
+        source="catalog E3; Razin et al. 2024",
+    )
 
 
 RULES = (

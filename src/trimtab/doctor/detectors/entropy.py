@@ -73,7 +73,12 @@ def _won_late(p: Progress, since: int) -> bool:
     """Whether the score still rose after `since`: what is left of its trend, where that part is long enough."""
     at = int((p.track.steps < since).sum())
     rest = p.track.since(at)
-    return len(rest) >= 8 and rest.trend.rises and rest.trend.p < 0.01 and rest.trend.change > 0.15 * (p.peak - p.track.start)
+    return (
+        len(rest) >= 8
+        and rest.trend.rises
+        and rest.trend.p < 0.01
+        and rest.trend.change > 0.15 * (p.peak - p.track.start)
+    )
 
 
 def _collapse(r: Reading) -> Iterator[Finding | NotDiagnosable]:

@@ -11,14 +11,26 @@ import numpy as np
 from trimtab.doctor import trends
 from trimtab.doctor.detectors.hacking import Measured, independent
 from trimtab.doctor.detectors.reading import Reading, Track
-from trimtab.doctor.detectors.rule import CRITICAL, POLICY, WARNING, Rule, figure, finding, ruled_out, too_short, unchecked
+from trimtab.doctor.detectors.rule import (
+    CRITICAL,
+    POLICY,
+    WARNING,
+    Rule,
+    figure,
+    finding,
+    ruled_out,
+    too_short,
+    unchecked,
+)
 from trimtab.doctor.finding import Finding, NotDiagnosable
 from trimtab.doctor.log import Stage
 
 __all__ = ["RULES"]
 
 _STAGES = POLICY | {Stage.EVALUATION, Stage.DIRECT, Stage.SFT}
-_FRESH = re.compile(r"[_\-./](fresh|perturbed|paraphrased?|renumbered|variant|private|held_?out|symbolic|new|clean|robust)")
+_FRESH = re.compile(
+    r"[_\-./](fresh|perturbed|paraphrased?|renumbered|variant|private|held_?out|symbolic|new|clean|robust)"
+)
 
 
 def _tail(track: Track) -> tuple[float, float]:
@@ -56,8 +68,15 @@ def _tax(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     drop, m, first, late = worst
     told = [figure("start-end", m.track, step=m.track.step(-1), value=late, first=first, late=late)]
     at = m.track.onset(m.track.values < first - 0.5 * (first - late), 2) or m.track.step(-1)
-    yield finding(id, CRITICAL if drop > 10 else WARNING, at, told, values={"measure": m.track.name, "points": drop},
-                  ruled_out=[ruled_out(id, "noise"), ruled_out(id, "format")], source="catalog F1; rlhf-book, appendix C")  # fmt: skip
+    yield finding(
+        id,
+        CRITICAL if drop > 10 else WARNING,
+        at,
+        told,
+        values={"measure": m.track.name, "points": drop},
+        ruled_out=[ruled_out(id, "noise"), ruled_out(id, "format")],
+        source="catalog F1; rlhf-book, appendix C",
+    )
 
 
 def _points(track: Track) -> float:
@@ -72,7 +91,9 @@ def _points(track: Track) -> float:
 
 def _sinking_beside_rising(measures: list[Measured]) -> list[Measured]:
     """Where one measure rises firmly, the others are what it may have cost."""
-    ups = [m for m in measures if len(m.track) >= 4 and (m.track.trend.rises or m.track.rise[0] > 4 * m.track.rise[1] > 0)]
+    ups = [
+        m for m in measures if len(m.track) >= 4 and (m.track.trend.rises or m.track.rise[0] > 4 * m.track.rise[1] > 0)
+    ]
     return [m for m in measures if m not in ups] if ups else []
 
 
@@ -101,8 +122,17 @@ def _benchmark(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         error = 1.25 * trends.noise(gap) * sqrt(2 / width)
         if late - first > max(2.5 * error, 3 * _points(public.track)) and public.track.late > public.track.early:
             at = int(shared[int(np.argmax(gap > first + 0.5 * (late - first)))])
-            told = [figure("gap-grows", public.track, step=int(shared[-1]), value=late, first=first, late=late,
-                           fresh=fresh.track.name)]  # fmt: skip
+            told = [
+                figure(
+                    "gap-grows",
+                    public.track,
+                    step=int(shared[-1]),
+                    value=late,
+                    first=first,
+                    late=late,
+                    fresh=fresh.track.name,
+                )
+            ]
             yield finding(id, WARNING, at, told, ruled_out=[ruled_out(id, "harder")], source="catalog G1")
             return
 

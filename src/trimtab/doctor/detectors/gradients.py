@@ -30,9 +30,14 @@ TRAINED = frozenset({Stage.POLICY, Stage.DIRECT, Stage.PREFERENCE_MODEL, Stage.S
 _GRADIENTS = ("policy/gradient_norm", "gradient_norm")
 _SPREADS = ("score/group_std", "score/std", "reward/std")
 _VITAL = (
-    "policy/loss", "value/loss", "loss/train", "policy/gradient_norm", "value/gradient_norm", "gradient_norm",
+    "policy/loss",
+    "value/loss",
+    "loss/train",
+    "policy/gradient_norm",
+    "value/gradient_norm",
+    "gradient_norm",
     "loss/total",
-)  # fmt: skip
+)
 LARGE = 100.0
 
 
@@ -74,12 +79,18 @@ def _no_gradient(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     spread_track = r.track(*_SPREADS)
     if spread_track is not None:
         told.append(ends(spread_track))
-    yield finding(id, by_rows(rows), at, told, ruled_out=[ruled_out(id, "no-signal"), ruled_out(id, "loss-zero")],
-                  source="catalog D18, 0.12; ms-swift#5890")  # fmt: skip
+    yield finding(
+        id,
+        by_rows(rows),
+        at,
+        told,
+        ruled_out=[ruled_out(id, "no-signal"), ruled_out(id, "loss-zero")],
+        source="catalog D18, 0.12; ms-swift#5890",
+    )
 
 
 def _spikes(values: Floats) -> np.ndarray:
-    """Where a value is above ten times the median of the 25 before it and of the whole, or above 100 and three times."""
+    """Where a value is ten times the median of the 25 before it and of the whole, or above 100 and three times it."""
     n = len(values)
     middle = np.empty(n)
     for i in range(n):
@@ -115,8 +126,17 @@ def _exploding(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return
     if crowd >= 3:
         at = int(steps[int(np.argmax(high))])
-        told = [figure("spikes", track, step=int(steps[int(np.argmax(values))]), value=float(values.max()),
-                       count=int(high.sum()), middle=float(np.median(values)), highest=float(values.max()))]  # fmt: skip
+        told = [
+            figure(
+                "spikes",
+                track,
+                step=int(steps[int(np.argmax(values))]),
+                value=float(values.max()),
+                count=int(high.sum()),
+                middle=float(np.median(values)),
+                highest=float(values.max()),
+            )
+        ]
     else:
         at = track.onset(smooth > 3 * track.early) or track.step(0)
         told = [ends(track)]
@@ -160,10 +180,22 @@ def _finding_of_nan(r: Reading, worst: tuple[int, Series, np.ndarray], scaled: b
     first = "NaN" if np.isnan(series.values[int(np.argmax(bad))]) else "inf"
     told = [figure("rows-nan", track, step=at, rows=rows, of=len(bad), first=first)]
     if before is not None:
-        told.append(figure("before", track, step=int(series.steps[np.isfinite(series.values) & (series.steps < at)][-1]),
-                           value=before))  # fmt: skip
-    return finding("nan-inf", severity, at, told, ruled_out=[ruled_out("nan-inf", "scale"), ruled_out("nan-inf", "mean")],
-                   source="catalog D12, 0.4, 0.6")  # fmt: skip
+        told.append(
+            figure(
+                "before",
+                track,
+                step=int(series.steps[np.isfinite(series.values) & (series.steps < at)][-1]),
+                value=before,
+            )
+        )
+    return finding(
+        "nan-inf",
+        severity,
+        at,
+        told,
+        ruled_out=[ruled_out("nan-inf", "scale"), ruled_out("nan-inf", "mean")],
+        source="catalog D12, 0.4, 0.6",
+    )
 
 
 def _scale_at_floor(r: Reading) -> Finding | None:
@@ -186,8 +218,18 @@ def _scale_at_floor(r: Reading) -> Finding | None:
 
 def _logging_nan(r: Reading) -> Iterator[Finding]:
     """A metric that is no number while losses and gradients are: the mean of an empty set, most likely."""
-    core = ("score/mean", "reward/mean", "kl/reference", "kl/reference_per_token", "policy/entropy", "dpo/chosen_reward",
-            "dpo/rejected_reward", "dpo/margin", "accuracy/validation", "accuracy/train")  # fmt: skip
+    core = (
+        "score/mean",
+        "reward/mean",
+        "kl/reference",
+        "kl/reference_per_token",
+        "policy/entropy",
+        "dpo/chosen_reward",
+        "dpo/rejected_reward",
+        "dpo/margin",
+        "accuracy/validation",
+        "accuracy/train",
+    )
     for key in core:
         series = r.log.series.get(key)
         if series is None or not len(series):
@@ -236,8 +278,14 @@ def _diverging(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return  # the returns spread as much: the error has not grown against what is to be predicted
     at = track.departure(up=True) or half.step(0)
     told = [ends(track), figure("factor", track, value=end / low, factor=end / low, low=low, end=end)]
-    yield finding(id, CRITICAL if end > 100 * low else WARNING, at, told,
-                  ruled_out=[ruled_out(id, "cold"), ruled_out(id, "returns")], source="catalog D19 (heuristic)")  # fmt: skip
+    yield finding(
+        id,
+        CRITICAL if end > 100 * low else WARNING,
+        at,
+        told,
+        ruled_out=[ruled_out(id, "cold"), ruled_out(id, "returns")],
+        source="catalog D19 (heuristic)",
+    )
 
 
 def _policy_loss(r: Reading) -> Finding | None:
@@ -256,10 +304,24 @@ def _policy_loss(r: Reading) -> Finding | None:
     beyond = beyond or (kl is not None and kl.late > 0.5)
     if not beyond:
         return None
-    told = [figure("factor", track, value=float(size.max() / base), factor=float(size.max() / base), low=base,
-                   end=float(size.max()))]  # fmt: skip
-    return finding("diverging-loss", WARNING, at, told, ruled_out=[ruled_out("diverging-loss", "level")],
-                   source="catalog D19 (heuristic)")  # fmt: skip
+    told = [
+        figure(
+            "factor",
+            track,
+            value=float(size.max() / base),
+            factor=float(size.max() / base),
+            low=base,
+            end=float(size.max()),
+        )
+    ]
+    return finding(
+        "diverging-loss",
+        WARNING,
+        at,
+        told,
+        ruled_out=[ruled_out("diverging-loss", "level")],
+        source="catalog D19 (heuristic)",
+    )
 
 
 RULES = (

@@ -123,13 +123,20 @@ def _fell(r: Reading, proxy: Track, measure: Measured) -> Finding | None:
     material = drop > max(0.5 * won, 0.1 * abs(float(smooth[at]))) and drop > 6 * error
     told = [
         figure("peak", gold, step=gold.step(at), value=float(smooth[at]), peak=float(smooth[at]), late=now),
-        figure("since-then", proxy, step=proxy.step(-1), value=proxy.late, then=then, late=proxy.late, at=gold.step(at)),
+        figure(
+            "since-then", proxy, step=proxy.step(-1), value=proxy.late, then=then, late=proxy.late, at=gold.step(at)
+        ),
     ]
     out = [ruled_out("reward-hacking", "noise", drop=drop, error=error), ruled_out("reward-hacking", "convergence")]
     return finding(
-        "reward-hacking", CRITICAL if material else WARNING, gold.step(at), told, ruled_out=out,
-        values={"measure": gold.name}, source="catalog A1; Gao, Schulman, Hilton 2022",
-    )  # fmt: skip
+        "reward-hacking",
+        CRITICAL if material else WARNING,
+        gold.step(at),
+        told,
+        ruled_out=out,
+        values={"measure": gold.name},
+        source="catalog A1; Gao, Schulman, Hilton 2022",
+    )
 
 
 def _never(r: Reading, proxy: Track, measure: Measured) -> Finding | None:
@@ -137,7 +144,7 @@ def _never(r: Reading, proxy: Track, measure: Measured) -> Finding | None:
     gold = measure.track
     if measure.key.startswith("eval/") and gold.rows < 10:
         return None
-    if gold.rows < 10 or r.span < 50 or float(np.abs(gold.values).max()) > 0.0 and gold.slow.max() > 0.01:
+    if gold.rows < 10 or r.span < 50 or (float(np.abs(gold.values).max()) > 0.0 and gold.slow.max() > 0.01):
         return None
     parts = [t for k in r.log.family("score/") if (t := r.track(k)) is not None and _credit(k, t)]
     rises = [t for t in (proxy, *parts) if t.trend.rises or t.rise[0] > 3 * t.rise[1]]
@@ -148,9 +155,15 @@ def _never(r: Reading, proxy: Track, measure: Measured) -> Finding | None:
     told = [figure("floor", gold, step=gold.step(-1), value=gold.late, late=gold.late, rows=gold.rows), ends(best)]
     out = [ruled_out("reward-hacking", "noise", drop=0.0, error=gold.noise)]
     return finding(
-        "reward-hacking", WARNING, best.departure(up=True) or proxy.step(0), told, ruled_out=out, cause="floor",
-        values={"measure": gold.name, "scorer": best.name}, source="catalog A1",
-    )  # fmt: skip
+        "reward-hacking",
+        WARNING,
+        best.departure(up=True) or proxy.step(0),
+        told,
+        ruled_out=out,
+        cause="floor",
+        values={"measure": gold.name, "scorer": best.name},
+        source="catalog A1",
+    )
 
 
 def _credit(key: str, track: Track) -> bool:
@@ -205,7 +218,7 @@ def _length(r: Reading) -> Iterator[Finding | NotDiagnosable]:
 
 
 def _damage(r: Reading) -> list[Evidence]:
-    """Signs that the growth was not earned: cut off more and more, far from the reference, repetitive, a measure down."""
+    """Signs that the growth was not earned: cut off more, far from the reference, repetitive, a measure sinks."""
     out = []
     cut = r.track("response/truncated_fraction")
     if cut is not None and cut.late > 0.1 and cut.late > cut.start + 0.05:

@@ -104,9 +104,14 @@ def _speed(r: Reading, track: Track, bound: float) -> Iterator[Finding]:
     due = track.step(-1) + round(every * np.log(bound / now) / np.log(now / before))
     told = figure("doubling", track, step=track.step(-1), value=now, now=now, before=before, long_before=long_before)
     yield finding(
-        "kl-explosion", WARNING, track.step(-10), [told], cause="speed", values={"bound": bound, "due": due},
+        "kl-explosion",
+        WARNING,
+        track.step(-10),
+        [told],
+        cause="speed",
+        values={"bound": bound, "due": due},
         source="catalog D21 (heuristic)",
-    )  # fmt: skip
+    )
 
 
 def _negative(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -135,8 +140,15 @@ def _negative(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if not sick:
         return
     worst = int(np.argmin(track.values))
-    told = figure("rows-below", track, step=track.step(worst), value=float(track.values[worst]), rows=rows,
-                  of=len(track), bound=bound)  # fmt: skip
+    told = figure(
+        "rows-below",
+        track,
+        step=track.step(worst),
+        value=float(track.values[worst]),
+        rows=rows,
+        of=len(track),
+        bound=bound,
+    )
     out = [ruled_out(id, "noise", bound=bound)]
     yield finding(id, by_rows(rows), at, [told], ruled_out=out, source="catalog D3; TRL warns below -1")
 
@@ -169,7 +181,9 @@ def _at_zero(track: Track, bound: float) -> bool:
     rest = track.values[len(track) // 5 :]
     tail = rest[-max(3, len(rest) // 4) :]
     mean = float(np.mean(np.clip(tail, *np.percentile(tail, [5, 95]))))
-    return bool(abs(float(np.median(tail))) <= bound and abs(float(np.median(rest))) <= bound and abs(mean) < 10 * bound)
+    return bool(
+        abs(float(np.median(tail))) <= bound and abs(float(np.median(rest))) <= bound and abs(mean) < 10 * bound
+    )
 
 
 def _over_constrained(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -191,7 +205,9 @@ def _over_constrained(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return
     told = [figure("share", kl, value=share, share=share, beta=level, late=kl.late, spread=spread.late), ends(p.track)]
     out = [ruled_out(id, "ceiling"), ruled_out(id, "still")]
-    yield finding(id, WARNING, kl.departure(up=True) or kl.step(0), told, ruled_out=out, source="catalog D20 (heuristic)")
+    yield finding(
+        id, WARNING, kl.departure(up=True) or kl.step(0), told, ruled_out=out, source="catalog D20 (heuristic)"
+    )
 
 
 def _stalls(track: Track, spread: float) -> bool:

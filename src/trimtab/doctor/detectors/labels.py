@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import sqrt
 
 from trimtab.doctor.detectors.reading import Reading, Track
-from trimtab.doctor.detectors.rule import CRITICAL, INFO, WARNING, Rule, figure, finding, last, ruled_out, unchecked
+from trimtab.doctor.detectors.rule import CRITICAL, INFO, WARNING, Rule, figure, last, logged, ruled_out, unchecked
 from trimtab.doctor.finding import Finding, NotDiagnosable
 from trimtab.doctor.log import Stage
 
@@ -56,8 +56,14 @@ def _position(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if flips is not None and flipping:
         told.append(last(flips))
     both = flips is not None
-    yield finding(id, severity, first.step(-1), told, ruled_out=[ruled_out(id, "order" if both else "unknown")],
-                  source="catalog C1")  # fmt: skip
+    yield logged(
+        id,
+        severity,
+        first.step(-1),
+        told,
+        ruled_out=[ruled_out(id, "logged-order" if both else "logged-unknown")],
+        source="catalog C1",
+    )
 
 
 def _inconsistency(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -73,7 +79,9 @@ def _inconsistency(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if share <= 0.25 or (n is not None and _z(share, 0.25, n) < 2):
         return
     severity = CRITICAL if share > 0.35 and (n is None or _z(share, 0.35, n) > 1) else WARNING
-    yield finding(id, severity, flips.step(-1), [last(flips)], ruled_out=[ruled_out(id, "ties")], source="catalog C1, C2")
+    yield logged(
+        id, severity, flips.step(-1), [last(flips)], ruled_out=[ruled_out(id, "logged-ties")], source="catalog C1, C2"
+    )
 
 
 def _unparsed(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -90,7 +98,7 @@ def _unparsed(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if bad:
         worst = max(_end(t) for t in bad)
         at = min(t.onset(t.values > 0.05, 1) or t.step(-1) for t in bad)
-        yield finding(id, CRITICAL if worst > 0.25 else WARNING, at, [last(t) for t in bad], source="heuristic")
+        yield logged(id, CRITICAL if worst > 0.25 else WARNING, at, [last(t) for t in bad], source="heuristic")
 
 
 def _length(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -113,7 +121,9 @@ def _length(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         severity = INFO
     else:
         return
-    yield finding(id, severity, longer.step(-1), told, ruled_out=[ruled_out(id, "people")], source="catalog A3, C4")
+    yield logged(
+        id, severity, longer.step(-1), told, ruled_out=[ruled_out(id, "logged-people")], source="catalog A3, C4"
+    )
 
 
 def _noisy(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -128,7 +138,7 @@ def _noisy(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if _end(gap) < 0.02:
         ties = r.track("label/tie_fraction")
         told = [last(gap), *([last(ties)] if ties is not None else [])]
-        yield finding(id, WARNING, gap.step(-1), told, ruled_out=[ruled_out(id, "ties")], source="heuristic")
+        yield logged(id, WARNING, gap.step(-1), told, ruled_out=[ruled_out(id, "logged-ties")], source="heuristic")
 
 
 def _diversity(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -145,7 +155,9 @@ def _diversity(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if same is not None and _end(same) > 0.1:
         at = same.onset(same.values > 0.1, 1) or same.step(-1)
         severity = CRITICAL if _end(same) > 0.5 else WARNING
-        yield finding(id, severity, at, [last(same)], ruled_out=[ruled_out(id, "small")], source="catalog C5 (heuristic)")
+        yield logged(
+            id, severity, at, [last(same)], ruled_out=[ruled_out(id, "logged-small")], source="catalog C5 (heuristic)"
+        )
 
 
 RULES = (

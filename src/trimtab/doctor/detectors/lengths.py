@@ -33,7 +33,11 @@ GROWTH = 1.5
 
 def grown(track: Track) -> bool:
     """Whether the length has grown by half, beyond its noise."""
-    return track.start > 0 and track.late > GROWTH * track.start and track.late - track.start > 4 * track.error(track.width)
+    return (
+        track.start > 0
+        and track.late > GROWTH * track.start
+        and track.late - track.start > 4 * track.error(track.width)
+    )
 
 
 def _explosion(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -79,8 +83,15 @@ def _collapse(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         told.append(ends(p.track))
         harm = True
     out = [ruled_out(id, "brief")] if harm else []
-    yield finding(id, WARNING if harm else INFO, at, told, ruled_out=out, cause="cause" if harm else "watch",
-                  source="catalog D14; trl#522")  # fmt: skip
+    yield finding(
+        id,
+        WARNING if harm else INFO,
+        at,
+        told,
+        ruled_out=out,
+        cause="cause" if harm else "watch",
+        source="catalog D14; trl#522",
+    )
 
 
 def _truncated(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -93,10 +104,23 @@ def _truncated(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if len(track) < 10:
         rows = int(most.sum())
         if rows and 2 * rows >= len(track):
-            told = figure("rows-above", track, step=track.step(int(np.argmax(most))), value=float(track.values.max()),
-                          rows=rows, of=len(track), bound=0.9)  # fmt: skip
-            yield finding(id, by_rows(rows), track.step(int(np.argmax(most))), [told],
-                          ruled_out=[ruled_out(id, "padded")], source="catalog 0.12, D14")  # fmt: skip
+            shown = figure(
+                "rows-above",
+                track,
+                step=track.step(int(np.argmax(most))),
+                value=float(track.values.max()),
+                rows=rows,
+                of=len(track),
+                bound=0.9,
+            )
+            yield finding(
+                id,
+                by_rows(rows),
+                track.step(int(np.argmax(most))),
+                [shown],
+                ruled_out=[ruled_out(id, "padded")],
+                source="catalog 0.12, D14",
+            )
         elif len(track) >= 5 and track.late > 0.5:
             yield finding(id, WARNING, track.step(0), [ends(track)], source="catalog D14")
         return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from trimtab.doctor.detectors.reading import Reading, Track
+from trimtab.doctor.detectors.reading import Reading
 from trimtab.doctor.detectors.rule import INFO, WARNING, Rule, figure, finding, ruled_out
 from trimtab.doctor.finding import Evidence, Finding, Message, NotDiagnosable
 from trimtab.doctor.log import Estimator, Floats, Series, Stage, Unit
@@ -16,7 +16,16 @@ __all__ = ["RULES"]
 _ALL = frozenset(Stage)
 _NEVER_NEGATIVE = frozenset({Estimator.K2, Estimator.K3, Estimator.FULL, Estimator.ABS_K1, Estimator.CLAMPED_K1})
 _SLACK = 1e-6
-_FRACTIONS_OF_OURS = ("response/", "group/", "batch/duplicate", "policy/clip", "value/clip", "accuracy/", "label/", "dpo/accuracy")
+_FRACTIONS_OF_OURS = (
+    "response/",
+    "group/",
+    "batch/duplicate",
+    "policy/clip",
+    "value/clip",
+    "accuracy/",
+    "label/",
+    "dpo/accuracy",
+)
 
 
 def _impossible(series: Series) -> tuple[str, Callable[[Floats], np.ndarray]] | None:
@@ -51,7 +60,9 @@ def _invalid(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         if not rows or track is None or (len(values) >= 20 and rows < 0.02 * len(values)):
             continue
         at = int(steps[int(np.argmax(bad))])
-        told.append(figure(f"impossible-{rule[0]}", track, step=at, value=float(values[bad][0]), rows=rows, of=len(values)))
+        told.append(
+            figure(f"impossible-{rule[0]}", track, step=at, value=float(values[bad][0]), rows=rows, of=len(values))
+        )
         first = at if first is None else min(first, at)
         what = what or rule[0]
     clipped = _all_clipped(r)
@@ -60,7 +71,9 @@ def _invalid(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         first = clipped[0] if first is None else min(first, clipped[0])
         what = what or "clip"
     if told:
-        yield finding(id, WARNING, first, told, ruled_out=[ruled_out(id, "rounding")], source="catalog D6, D13; trl#2022")
+        yield finding(
+            id, WARNING, first, told, ruled_out=[ruled_out(id, "rounding")], source="catalog D6, D13; trl#2022"
+        )
 
 
 def _all_clipped(r: Reading) -> tuple[int, Evidence] | None:
@@ -98,8 +111,6 @@ def _truncated(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         at = r.log.steps[1] if r.log.steps else None
         told = (Evidence(Message("figure.log-truncated", {"rows": r.log.rows}), step=at),)
         yield finding("log-truncated", INFO, at, told, source="the file's end")
-
-
 
 
 RULES = (

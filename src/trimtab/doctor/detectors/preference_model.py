@@ -15,8 +15,8 @@ from trimtab.doctor.detectors.rule import (
     Rule,
     ends,
     figure,
-    finding,
     last,
+    logged,
     ruled_out,
     too_short,
     unchecked,
@@ -41,11 +41,17 @@ def _low_accuracy(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     track = r.track("accuracy/validation", "held_out/accuracy/train", "accuracy/train")
     if track is None:
         loss = r.track("loss/validation", "loss/train")
-        if loss is not None and loss.rows >= 50 and _begun(r, loss) and loss.late > 0.985 * _LN2:
-            if abs(loss.start - _LN2) < 0.15 and not (loss.trend.falls and loss.trend.p < 0.01):
-                yield finding(id, WARNING, loss.step(0), [ends(loss)], cause="loss", ruled_out=[ruled_out(id, "start")],
-                              source="catalog B1, 0.5")  # fmt: skip
-                return
+        if loss is not None and _at_coin_flip(r, loss):
+            yield logged(
+                id,
+                WARNING,
+                loss.step(0),
+                [ends(loss)],
+                cause="logged-loss",
+                ruled_out=[ruled_out(id, "logged-start")],
+                source="catalog B1, 0.5",
+            )
+            return
         yield unchecked(r, id, "accuracy/validation", "accuracy/train")
         return
     final = _final(r, track)
@@ -55,18 +61,31 @@ def _low_accuracy(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     level, low, high = final
     told = [figure("accuracy", track, step=track.step(-1), value=level, level=level)]
     best = float(track.slow.max())
-    out = [ruled_out(id, "start"), ruled_out(id, "peers")]
+    out = [ruled_out(id, "logged-start"), ruled_out(id, "logged-peers")]
     if low is not None and high is not None:
         told.append(figure("interval", track, step=track.step(-1), value=low, low=low, high=high))
     if high is not None and high < 0.5:
-        yield finding(id, CRITICAL, track.step(-1), told, cause="swapped", ruled_out=out, source="catalog B1")
+        yield logged(id, CRITICAL, track.step(-1), told, cause="logged-swapped", ruled_out=out, source="catalog B1")
     elif level < 0.55 or (low is not None and low <= 0.5):
-        yield finding(id, CRITICAL if level < 0.55 and track.rows >= 3 else WARNING, track.step(0), told, ruled_out=out,
-                      source="catalog B1")  # fmt: skip
+        yield logged(
+            id,
+            CRITICAL if level < 0.55 and track.rows >= 3 else WARNING,
+            track.step(0),
+            told,
+            ruled_out=out,
+            source="catalog B1",
+        )
     elif level < 0.62 and best < 0.65 and (high is None or high < 0.65):
-        yield finding(id, WARNING, track.step(0), told, cause="weak", ruled_out=out, source="catalog B1")
+        yield logged(id, WARNING, track.step(0), told, cause="logged-weak", ruled_out=out, source="catalog B1")
     elif level < 0.65:
-        yield finding(id, INFO, track.step(-1), told, cause="weak", source="catalog B1")
+        yield logged(id, INFO, track.step(-1), told, cause="logged-weak", source="catalog B1")
+
+
+def _at_coin_flip(r: Reading, loss: Track) -> bool:
+    """Whether a loss began at ln 2, which is that of a coin, and has stayed there for fifty log points."""
+    if loss.rows < 50 or not _begun(r, loss) or loss.late <= 0.985 * _LN2:
+        return False
+    return abs(loss.start - _LN2) < 0.15 and not (loss.trend.falls and loss.trend.p < 0.01)
 
 
 def _final(r: Reading, track: Track) -> tuple[float, float | None, float | None] | None:
@@ -100,7 +119,9 @@ def _overfit(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if train is not None and held is not None and len(held) >= 2 and train.rows >= 5:
         tail, late = float(np.mean(train.values[-train.width :])), float(np.mean(held.values[-min(2, len(held)) :]))
         if tail - late > 0.10 + 2 * train.error(train.width) * (train.rows < 50):
-            told.append(figure("gap", train, step=train.step(-1), value=tail - late, gap=tail - late, train=tail, held=late))
+            told.append(
+                figure("gap", train, step=train.step(-1), value=tail - late, gap=tail - late, train=tail, held=late)
+            )
             at = held.step(int(np.argmax(held.values)))
     accuracy_fell = held is not None and len(held) >= 3 and float(held.values.max() - held.values[-1]) > _error(held)
     if held_loss is not None and len(held_loss) >= 4 and loss is not None:
@@ -109,17 +130,33 @@ def _overfit(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         risen = float(after[-1] - after[0])
         firm = len(after) >= 3 and risen > max(0.02, 3 * held_loss.noise * 0.7) and bool((np.diff(after)[:2] > 0).any())
         if firm and loss.late < loss.early and (accuracy_fell or told or held is None or risen > 0.1):
-            told.append(figure("trough", held_loss, step=held_loss.step(bottom), value=float(after[-1]),
-                               least=float(after[0]), late=float(after[-1])))  # fmt: skip
+            told.append(
+                figure(
+                    "trough",
+                    held_loss,
+                    step=held_loss.step(bottom),
+                    value=float(after[-1]),
+                    least=float(after[0]),
+                    late=float(after[-1]),
+                )
+            )
             at = held_loss.step(bottom)
     if held is not None and accuracy_fell and loss is not None and loss.late < loss.early:
         best = int(np.argmax(held.values))
-        told.append(figure("peak", held, step=held.step(best), value=float(held.values[best]),
-                           peak=float(held.values[best]), late=float(held.values[-1])))  # fmt: skip
+        told.append(
+            figure(
+                "peak",
+                held,
+                step=held.step(best),
+                value=float(held.values[best]),
+                peak=float(held.values[best]),
+                late=float(held.values[-1]),
+            )
+        )
         at = held.step(best)
     if not told:
         return
-    yield finding(id, WARNING, at, told, ruled_out=[ruled_out(id, "confident")], source="catalog B2")
+    yield logged(id, WARNING, at, told, ruled_out=[ruled_out(id, "logged-confident")], source="catalog B2")
 
 
 def _error(held: Track) -> float:
@@ -140,13 +177,19 @@ def _collapse(r: Reading) -> Iterator[Finding | NotDiagnosable]:
             told = [ends(track), *([ends(margin)] if margin is not None else [])]
             at = track.onset(track.smooth < 0.05) or track.step(0)
             severity = CRITICAL if track.late < 0.005 else WARNING
-            yield finding(id, severity, at, told, ruled_out=[ruled_out(id, "normalised")], source="catalog B3")
+            yield logged(id, severity, at, told, ruled_out=[ruled_out(id, "logged-normalised")], source="catalog B3")
             return
     if margin is not None and not known and r.long(margin) and abs(margin.late) < 0.05 and abs(margin.slow).max() < 0.1:
         loss = r.track("loss/train")
         if loss is None or loss.late > 0.97 * _LN2:
-            yield finding(id, WARNING, margin.step(0), [ends(margin)], ruled_out=[ruled_out(id, "normalised")],
-                          source="catalog B3")  # fmt: skip
+            yield logged(
+                id,
+                WARNING,
+                margin.step(0),
+                [ends(margin)],
+                ruled_out=[ruled_out(id, "logged-normalised")],
+                source="catalog B3",
+            )
     elif not evaluated and (margin is None or not r.long(margin)):
         yield too_short(r, id, "pm/score_std", "margin/mean")
 
@@ -157,7 +200,11 @@ def _late(r: Reading) -> bool:
 
 def _miscalibrated(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     id = "pm-miscalibrated"
-    error, temperature, loss = r.track("calibration/ece"), r.track("calibration/temperature"), r.track("calibration/log_loss")
+    error, temperature, loss = (
+        r.track("calibration/ece"),
+        r.track("calibration/temperature"),
+        r.track("calibration/log_loss"),
+    )
     if error is None and temperature is None:
         yield unchecked(r, id, "calibration/ece", "calibration/temperature")
         return
@@ -169,9 +216,11 @@ def _miscalibrated(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     )
     told = [last(t) for t in (error, temperature, loss) if t is not None]
     if firm:
-        yield finding(id, WARNING, told[0].step, told, ruled_out=[ruled_out(id, "hard")], source="catalog B4 (heuristic)")
+        yield logged(
+            id, WARNING, told[0].step, told, ruled_out=[ruled_out(id, "logged-hard")], source="catalog B4 (heuristic)"
+        )
     elif skew is not None and skew > log(1.5):
-        yield finding(id, INFO, told[0].step, told, source="catalog B4 (heuristic)")
+        yield logged(id, INFO, told[0].step, told, source="catalog B4 (heuristic)")
 
 
 def _length_bias(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -185,8 +234,15 @@ def _length_bias(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return
     severity = CRITICAL if abs(level) > 0.6 else WARNING
     at = track.onset(np.abs(track.values) > 0.3, min(2, len(track))) or track.step(-1)
-    yield finding(id, severity, at, [last(track)], cause="cause" if level > 0 else "shorter",
-                  ruled_out=[ruled_out(id, "better")], source="catalog A3 (heuristic)")  # fmt: skip
+    yield logged(
+        id,
+        severity,
+        at,
+        [last(track)],
+        cause="logged" if level > 0 else "logged-shorter",
+        ruled_out=[ruled_out(id, "logged-better")],
+        source="catalog A3 (heuristic)",
+    )
 
 
 RULES = (

@@ -1,4 +1,4 @@
-"""Does the score rise? What "improves", "is flat" and "has fallen" mean for every other rule, and the findings on it."""
+"""Does the score rise? What "improves", "is flat" and "has fallen" mean to every rule, and the findings on it."""
 
 from __future__ import annotations
 
@@ -137,9 +137,7 @@ def _excerpt(r: Reading, track: Track) -> Finding | None:
     if change > 1.5 * spread:
         return None
     told = figure("excerpt", track, value=change, change=change, spread=spread, rows=track.rows, steps=r.span)
-    return finding(
-        "reward-not-improving", WARNING, track.step(0), [told], cause="excerpt", source="catalog 0.12, D17"
-    )
+    return finding("reward-not-improving", WARNING, track.step(0), [told], cause="excerpt", source="catalog 0.12, D17")
 
 
 def _decreasing(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -186,17 +184,16 @@ def swings(track: Track) -> tuple[list[trends.Drawdown], float]:
     return trends.drawdowns(smooth, depth), span
 
 
-def _beat(track: Track) -> tuple[float, float]:
-    """Strongest period between 2 points and a third of the series: (share of the detrended variance, period)."""
+def _beat(track: Track) -> float:
+    """Share of the detrended variance in the strongest period between 2 points and a quarter of the series."""
     values = track.values - track.slow if len(track) >= 60 else track.values - track.values.mean()
     power = np.abs(np.fft.rfft(values)) ** 2
     power[:4] = 0.0
     total = float(power.sum())
     if total <= 0:
-        return 0.0, 0.0
+        return 0.0
     k = int(np.argmax(power))
-    share = float(power[max(4, k - 1) : k + 2].sum()) / total
-    return share, len(values) / k
+    return float(power[max(4, k - 1) : k + 2].sum()) / total
 
 
 def _oscillating(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -212,7 +209,7 @@ def _oscillating(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     deep = [d for d in falls if d.recovered]
     if len(deep) < 3:
         return
-    share, period = _beat(track)
+    share = _beat(track)
     if len(deep) < 4 and share < 0.3:
         return  # three falls without a rhythm are what a slow wander looks like
     depth = float(np.median([d.depth for d in deep]))

@@ -25,6 +25,7 @@ __all__ = [
     "figure",
     "finding",
     "last",
+    "logged",
     "ruled_out",
     "too_short",
     "unchecked",
@@ -65,6 +66,11 @@ def finding(
     """A finding whose cause is the catalogue's `<id>.<cause>`."""
     told = Message(f"{id}.{cause}", values or {})
     return Finding(id, severity, onset, tuple(evidence), told, tuple(ruled_out), source=source)
+
+
+def logged(id: str, severity: Severity, onset: int | None, evidence: Iterable[Evidence], **rest: Any) -> Finding:
+    """As `finding`, for ids that judgments and scores can show as well: these have causes of their own."""
+    return finding(id, severity, onset, evidence, **{"cause": "logged", **rest})
 
 
 def ruled_out(id: str, what: str, **values: Any) -> Message:

@@ -23,7 +23,7 @@ from trimtab.doctor.detectors.rule import (
     too_short,
     unchecked,
 )
-from trimtab.doctor.finding import Finding, NotDiagnosable
+from trimtab.doctor.finding import Evidence, Finding, NotDiagnosable
 from trimtab.doctor.log import Stage
 
 __all__ = ["RULES"]
@@ -44,8 +44,15 @@ def _no_signal(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         if rows and (rows > 0.8 * len(dead)):
             at = spread.step(int(np.argmax(dead)))
             told = figure("rows-zero", spread, step=at, value=0.0, rows=rows, of=len(dead))
-            yield finding(id, by_rows(rows), at, [told], cause="constant", ruled_out=[ruled_out(id, "batch")],
-                          source="catalog D8, 0.12")  # fmt: skip
+            yield finding(
+                id,
+                by_rows(rows),
+                at,
+                [told],
+                cause="constant",
+                ruled_out=[ruled_out(id, "batch")],
+                source="catalog D8, 0.12",
+            )
             return
     if groups is not None:
         yield from _groups(r, groups)
@@ -57,10 +64,23 @@ def _groups(r: Reading, groups: Track) -> Iterator[Finding | NotDiagnosable]:
     if len(groups) < 5:
         rows = int(full.sum())
         if rows and 2 * rows >= len(groups):
-            told = figure("rows-above", groups, step=groups.step(int(np.argmax(full))), value=1.0, rows=rows,
-                          of=len(groups), bound=0.99)  # fmt: skip
-            yield finding(id, by_rows(rows), groups.step(int(np.argmax(full))), [told], ruled_out=[ruled_out(id, "batch")],
-                          source="catalog D8, 0.12")  # fmt: skip
+            shown = figure(
+                "rows-above",
+                groups,
+                step=groups.step(int(np.argmax(full))),
+                value=1.0,
+                rows=rows,
+                of=len(groups),
+                bound=0.99,
+            )
+            yield finding(
+                id,
+                by_rows(rows),
+                groups.step(int(np.argmax(full))),
+                [shown],
+                ruled_out=[ruled_out(id, "batch")],
+                source="catalog D8, 0.12",
+            )
         return
     # one group a batch logs 0 or 1: means tell the share there, medians do not
     width = groups.width
@@ -80,8 +100,14 @@ def _groups(r: Reading, groups: Track) -> Iterator[Finding | NotDiagnosable]:
         yield finding(id, INFO, at, told, cause="solved", source="catalog D8")
         return
     severity = CRITICAL if level > 0.8 and len(groups) >= 10 else WARNING
-    yield finding(id, severity, at, told, ruled_out=[ruled_out(id, "batch"), ruled_out(id, "solved")],
-                  source="catalog D8; DAPO's dynamic sampling")  # fmt: skip
+    yield finding(
+        id,
+        severity,
+        at,
+        told,
+        ruled_out=[ruled_out(id, "batch"), ruled_out(id, "solved")],
+        source="catalog D8; DAPO's dynamic sampling",
+    )
 
 
 def _won_all(track: Track) -> bool:
@@ -99,12 +125,13 @@ def _repetitive(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if distinct is None and inside is None and copies is None and pinned is None:
         yield unchecked(r, id, "response/distinct_2", "response/repetition", "batch/duplicate_fraction")
         return
-    told, onsets, strong = [], [], 0
-    if distinct is not None and r.long(distinct) and distinct.late < 0.7 * distinct.start:
-        if distinct.start - distinct.late > 4 * distinct.error(distinct.width):
-            told.append(ends(distinct))
-            onsets.append(distinct.departure(up=False))
-            strong += distinct.late < 0.4 * distinct.start
+    told: list[Evidence] = []
+    onsets: list[int | None] = []
+    strong = 0
+    if distinct is not None and r.long(distinct) and _sunk(distinct):
+        told.append(ends(distinct))
+        onsets.append(distinct.departure(up=False))
+        strong += distinct.late < 0.4 * distinct.start
     if inside is not None and len(inside) >= 5 and inside.late > 0.3 and inside.late > 2 * inside.start:
         told.append(ends(inside))
         onsets.append(inside.departure(up=True))
@@ -120,11 +147,22 @@ def _repetitive(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return
     at = min((o for o in onsets if o is not None), default=None)
     severity = CRITICAL if strong >= 2 else WARNING
-    yield finding(id, severity, at, told, ruled_out=[ruled_out(id, "template"), ruled_out(id, "short")],
-                  source="catalog A2; trl#204")  # fmt: skip
+    yield finding(
+        id,
+        severity,
+        at,
+        told,
+        ruled_out=[ruled_out(id, "template"), ruled_out(id, "short")],
+        source="catalog A2; trl#204",
+    )
 
 
-def _pinned(r: Reading):  # type: ignore[no-untyped-def]
+def _sunk(distinct: Track) -> bool:
+    fall = distinct.start - distinct.late
+    return fall > 0.3 * distinct.start and fall > 4 * distinct.error(distinct.width)
+
+
+def _pinned(r: Reading) -> tuple[int, Evidence] | None:
     """Batch means of different prompts that are the same to half a percent, from five rows on, and never move."""
     track = r.score
     if track is None or len(track) < 5:
@@ -140,8 +178,15 @@ def _pinned(r: Reading):  # type: ignore[no-untyped-def]
     p = progress(r)
     if p is not None and p.improved:
         return None
-    told = figure("pinned", track, step=track.step(-1), value=sigma, middle=float(np.median(values)), sigma=sigma,
-                  rows=len(values))  # fmt: skip
+    told = figure(
+        "pinned",
+        track,
+        step=track.step(-1),
+        value=sigma,
+        middle=float(np.median(values)),
+        sigma=sigma,
+        rows=len(values),
+    )
     return track.step(len(track) - len(values)), told
 
 
@@ -168,8 +213,15 @@ def _style(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         if p is not None:
             told.append(ends(p.track))
         at = track.departure(up=True) or track.step(0)
-        yield finding(id, WARNING if bought else INFO, at, told, values={"style": key.split("/", 1)[1]},
-                      ruled_out=[ruled_out(id, "prompts")], source="catalog A4 (heuristic)")  # fmt: skip
+        yield finding(
+            id,
+            WARNING if bought else INFO,
+            at,
+            told,
+            values={"style": key.split("/", 1)[1]},
+            ruled_out=[ruled_out(id, "prompts")],
+            source="catalog A4 (heuristic)",
+        )
 
 
 RULES = (

@@ -44,15 +44,21 @@ def _ratio(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         lone = track is top and rows < max(2, 0.01 * len(values)) and len(values) >= 20
         worst = int(np.argmax(np.abs(np.log(np.maximum(values, 1e-12)))))
         steps, _ = track.series.finite
-        told = figure("rows-ratio", track, step=int(steps[worst]), value=float(values[worst]), rows=rows, of=len(values))
+        told = figure(
+            "rows-ratio", track, step=int(steps[worst]), value=float(values[worst]), rows=rows, of=len(values)
+        )
         found.append((int(steps[int(np.argmax(bad))]), rows, told, INFO if lone else by_rows(rows)))
     if not found:
         return
     severity = max((f[3] for f in found), key=lambda s: s.rank)
     yield finding(
-        id, severity, min(f[0] for f in found), [f[2] for f in found], ruled_out=[ruled_out(id, "drift")],
+        id,
+        severity,
+        min(f[0] for f in found),
+        [f[2] for f in found],
+        ruled_out=[ruled_out(id, "drift")],
         source="catalog D4; TRL skips batches above 10",
-    )  # fmt: skip
+    )
 
 
 def _off_mean(values: np.ndarray) -> np.ndarray:
@@ -65,8 +71,14 @@ def _off_top(values: np.ndarray) -> np.ndarray:
 
 def _mismatch(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     id = "logprob-mismatch"
-    keys = ("rollout/logprob_gap_mean", "policy/ratio_first", "check/first_ratio_deviation", "rollout/kl",
-            "rollout/prob_ratio_error", "rollout/is_weight_mean")  # fmt: skip
+    keys = (
+        "rollout/logprob_gap_mean",
+        "policy/ratio_first",
+        "check/first_ratio_deviation",
+        "rollout/kl",
+        "rollout/prob_ratio_error",
+        "rollout/is_weight_mean",
+    )
     checks = [c for c in (_gap(r), _first(r), _engine(r), _deaf_to_rate(r)) if c is not None]
     if not checks:
         if r.track(*keys) is None:
@@ -75,9 +87,13 @@ def _mismatch(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     severity = max((c[0] for c in checks), key=lambda s: s.rank)
     loud = [c for c in checks if c[0] is severity]
     yield finding(
-        id, severity, min(c[1] for c in loud), [c[2] for c in checks],
-        ruled_out=[ruled_out(id, "epochs"), ruled_out(id, "spike")], source="catalog D5; verl and NeMo-RL health checks",
-    )  # fmt: skip
+        id,
+        severity,
+        min(c[1] for c in loud),
+        [c[2] for c in checks],
+        ruled_out=[ruled_out(id, "epochs"), ruled_out(id, "spike")],
+        source="catalog D5; verl and NeMo-RL health checks",
+    )
 
 
 _Check = tuple[Severity, int, Evidence]
@@ -94,7 +110,11 @@ def _gap(r: Reading) -> _Check | None:
         over = track.onset(track.smooth > bound) or track.step(0)
         bad = CRITICAL if track.late > 0.1 and track.rows >= 2 else WARNING
         start = track.departure(up=True) if r.long(track) and track.early < bound else over
-        return bad, min(over, start or over), figure("above", track, step=over, value=track.late, bound=bound, late=track.late)
+        return (
+            bad,
+            min(over, start or over),
+            figure("above", track, step=over, value=track.late, bound=bound, late=track.late),
+        )
     if r.long(track) and track.trend.rises and track.trend.p < 1e-3 and track.late > max(2 * track.early, 0.02):
         return WARNING, track.departure(up=True) or track.step(0), ends(track)
     return None
@@ -115,7 +135,9 @@ def _first(r: Reading) -> _Check | None:
         return None
     at = track.step(int(np.argmax(bad)))
     severe = float(np.median(away[bad])) > 0.05
-    told = figure("first-ratio", track, step=at, value=float(away.max()), worst=float(away.max()), rows=rows, of=len(track))
+    told = figure(
+        "first-ratio", track, step=at, value=float(away.max()), worst=float(away.max()), rows=rows, of=len(track)
+    )
     return by_rows(rows) if severe else WARNING, at, told
 
 
@@ -160,7 +182,9 @@ def _deaf_to_rate(r: Reading) -> _Check | None:
     tail = float(rate.values[-1])
     if rate.early <= 0 or tail > 0.2 * rate.early or step.late < 0.7 * step.early:
         return None
-    told = figure("deaf", step, step=step.step(-1), value=step.late, early=step.early, late=step.late, rate=rate.early, tail=tail)
+    told = figure(
+        "deaf", step, step=step.step(-1), value=step.late, early=step.early, late=step.late, rate=rate.early, tail=tail
+    )
     return CRITICAL if step.late > 0.1 else WARNING, step.step(0), told
 
 
@@ -182,8 +206,9 @@ def _clip(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return
     severity = CRITICAL if track.late > 0.5 and len(track) >= 20 else WARNING
     told = [figure("above", track, step=at, value=track.late, bound=0.3, late=track.late), ends(track)]
-    yield finding(id, severity, at, told, ruled_out=[ruled_out(id, "metric"), ruled_out(id, "one-update")],
-                  source="catalog D6")  # fmt: skip
+    yield finding(
+        id, severity, at, told, ruled_out=[ruled_out(id, "metric"), ruled_out(id, "one-update")], source="catalog D6"
+    )
 
 
 RULES = (

@@ -54,8 +54,15 @@ def _not_learning(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if spread is None or loss.late < 4 * spread**2:
         return  # a flat loss may be as low as it can get: it is judged against how much the scores vary
     told = [ends(loss), figure("against", loss, value=loss.late, late=loss.late, variance=spread**2)]
-    yield finding(id, WARNING, loss.step(0), told, cause="flat",
-                  ruled_out=[ruled_out(id, "cold"), ruled_out(id, "low")], source="catalog D7")  # fmt: skip
+    yield finding(
+        id,
+        WARNING,
+        loss.step(0),
+        told,
+        cause="flat",
+        ruled_out=[ruled_out(id, "cold"), ruled_out(id, "low")],
+        source="catalog D7",
+    )
 
 
 def _spread(r: Reading) -> float | None:
@@ -79,11 +86,22 @@ def _explained(r: Reading, track: Track) -> Iterator[Finding]:
         severity = CRITICAL if float(below.mean()) > 0.5 and rest.late < -0.05 else WARNING
         at = rest.onset(rest.smooth < 0) or rest.step(0)
         if at > rest.step(0) and track.slow.max() > 0.3:
-            told = [figure("peak", track, step=track.step(int(np.argmax(track.slow))), value=float(track.slow.max()),
-                           peak=float(track.slow.max()), late=track.late), ends(track)]  # fmt: skip
+            told = [
+                figure(
+                    "peak",
+                    track,
+                    step=track.step(int(np.argmax(track.slow))),
+                    value=float(track.slow.max()),
+                    peak=float(track.slow.max()),
+                    late=track.late,
+                ),
+                ends(track),
+            ]
         else:
-            told = [figure("rows-below", track, step=at, value=track.late, rows=int(below.sum()), of=len(rest), bound=0.0),
-                    ends(track)]  # fmt: skip
+            told = [
+                figure("rows-below", track, step=at, value=track.late, rows=int(below.sum()), of=len(rest), bound=0.0),
+                ends(track),
+            ]
         out = [ruled_out(id, "cold"), ruled_out(id, "constant-returns")]
         yield finding(id, severity, at, told, ruled_out=out, source="catalog D7; Stable-Baselines3")
     elif track.late < 0.05 and rest.slow.max() < 0.1 and not track.trend.rises:
@@ -108,16 +126,28 @@ def _scale(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     told = [ends(spread), *felt]
     what = "cause" if large else "small"
     # a scale alone harms nothing where it is normalised later: a second series has to show it
-    yield finding(id, WARNING if felt else INFO, spread.step(0), told, cause=what,
-                  ruled_out=[ruled_out(id, "normalised")] if felt else [], source="catalog D9")  # fmt: skip
+    yield finding(
+        id,
+        WARNING if felt else INFO,
+        spread.step(0),
+        told,
+        cause=what,
+        ruled_out=[ruled_out(id, "normalised")] if felt else [],
+        source="catalog D9",
+    )
 
 
 def _feels(r: Reading, large: bool) -> list[Evidence]:
     """Signs that the value model or the advantages feel the scale of the scores."""
     out = []
     if large:
-        bounds = (("value/return_std", 10.0), ("advantage/std", 10.0), ("value/loss", 25.0), ("value/clip_fraction", 0.3),
-                  ("value/gradient_norm", 100.0))  # fmt: skip
+        bounds = (
+            ("value/return_std", 10.0),
+            ("advantage/std", 10.0),
+            ("value/loss", 25.0),
+            ("value/clip_fraction", 0.3),
+            ("value/gradient_norm", 100.0),
+        )
         for key, bound in bounds:
             if (t := r.track(key)) is not None and t.late > bound:
                 out.append(figure("above", t, step=t.step(-1), value=t.late, bound=bound, late=t.late))
@@ -149,8 +179,10 @@ def _noise(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     # a batch mean that jumps by half of what single responses do is the mean of four responses, or of four groups
     if between < 0.5 * spread.late or width < spread.late or t.p < 0.05:
         return
-    told = [figure("batch-noise", track, value=between, noise=between, spread=spread.late, ratio=between / spread.late),
-            figure("trend", track, value=t.change, change=t.change, low=t.change_low, high=t.change_high, p=t.p)]  # fmt: skip
+    told = [
+        figure("batch-noise", track, value=between, noise=between, spread=spread.late, ratio=between / spread.late),
+        figure("trend", track, value=t.change, change=t.change, low=t.change_low, high=t.change_high, p=t.p),
+    ]
     yield finding(id, WARNING, track.step(0), told, ruled_out=[ruled_out(id, "swings")], source="catalog D9, 0.7")
 
 
@@ -177,10 +209,26 @@ def _not_centred(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     assert track is not None
     if size > 0 and share > 0.3:
         at = int(shared[int(np.argmax(near & apart))])
-        told = [figure("equal", track, step=at, value=share, share=share, rows=int((near & apart).sum()), of=len(a),
-                       score=score.name)]  # fmt: skip
-        yield finding(id, CRITICAL if share > 0.9 and len(a) >= 20 else WARNING, at, told,
-                      ruled_out=[ruled_out(id, "chosen"), ruled_out(id, "chance")], source="catalog D10; Search-R1#88")  # fmt: skip
+        told = [
+            figure(
+                "equal",
+                track,
+                step=at,
+                value=share,
+                share=share,
+                rows=int((near & apart).sum()),
+                of=len(a),
+                score=score.name,
+            )
+        ]
+        yield finding(
+            id,
+            CRITICAL if share > 0.9 and len(a) >= 20 else WARNING,
+            at,
+            told,
+            ruled_out=[ruled_out(id, "chosen"), ruled_out(id, "chance")],
+            source="catalog D10; Search-R1#88",
+        )
         return
     spread = r.track("advantage/std")
     if spread is None or r.log.algorithm not in _CRITIC_FREE or spread.late <= 0:

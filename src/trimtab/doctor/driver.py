@@ -1,0 +1,156 @@
+"""`diagnose`: read what a run left behind, look at it with every detector, and tell one story.
+
+diagnosis = trimtab.doctor.diagnose("runs/mine")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trimtab.doctor.conclusive import conclusive
+from trimtab.doctor.detector import GROUP, Detector
+from trimtab.doctor.detectors import LOG_DETECTORS
+from trimtab.doctor.diagnosis import Diagnosis, Status
+from trimtab.doctor.finding import Finding, NotDiagnosable
+from trimtab.doctor.log import Log, Skipped
+from trimtab.doctor.story import tell
+
+if TYPE_CHECKING:
+    from trimtab.doctor.judgments import JudgmentMaterial
+
+    Material = Log | JudgmentMaterial
+
+__all__ = ["detectors", "diagnose", "diagnose_materials"]
+
+_JUDGMENT_MODULES = ("judge", "judge_statistics", "preference_data", "scores")
+
+
+def diagnose(path_or_run: str | Path | Any, *, mapping: Mapping[str, str] | None = None) -> Diagnosis:
+    """What is wrong with a run, since when, and why.
+
+    Args:
+        path_or_run: a log, a directory of logs, a run, a project, or a file of judgments, scores or pairs; or an
+            object with such a path as its `path` (`trimtab.runs.Run`).
+        mapping: for logs with names of their own: canonical key -> name in the log.
+
+    Raises:
+        TrimtabError: kinds of `importers.read`: nothing there, not readable, nothing recognisable in it.
+    """
+    from trimtab.doctor import importers
+
+    path = getattr(path_or_run, "path", path_or_run)
+    return diagnose_materials(importers.read(Path(path), mapping=dict(mapping or {})))
+
+
+def diagnose_materials(materials: Sequence[Material], *, extra: Sequence[Detector] = ()) -> Diagnosis:
+    """The same of materials that are in memory already; no file is read.
+
+    Args:
+        materials: logs and judgments; several are told as one chain, from labels to policy.
+        extra: detectors besides the built-in ones and those of plugins.
+    """
+    known, notes = detectors()
+    found: list[tuple[Finding, str]] = []
+    unmade: list[NotDiagnosable] = []
+    checked: dict[str, None] = {}
+    concluded: list[bool] = []
+    several = len(materials) > 1
+    for material in materials:
+        stage = material.stage.value if isinstance(material, Log) else ""
+        here: list[NotDiagnosable] = []
+        looked: set[str] = set()
+        findings: list[Finding] = []
+        for detector in (*known, *extra):
+            if not detector.reads(material):
+                continue
+            looked.update(detector.ids)
+            verdicts, note = _verdicts(detector, material)
+            notes += note
+            findings += [v for v in verdicts if isinstance(v, Finding)]
+            here += [v for v in verdicts if isinstance(v, NotDiagnosable)]
+        found += [(_finished(f, material, several), stage) for f in _one_each(findings)]
+        ids = {f.id for f in findings}
+        unmade += [n for n in here if n.id not in ids]
+        checked |= dict.fromkeys(sorted(looked - {n.id for n in here} | ids))
+        concluded.append(conclusive(material, looked, here))
+    span = max((m.steps[1] - m.steps[0] for m in materials if isinstance(m, Log) and m.steps), default=0)
+    told, root = tell(found, span)
+    logs = tuple(m for m in materials if isinstance(m, Log))
+    return Diagnosis(
+        status=_status(told, concluded),
+        root_cause=root,
+        findings=told,
+        not_diagnosable=_once(n for n in unmade if n.id not in checked),
+        checked=tuple(checked),
+        logs=logs,
+        formats={m.path: m.format for m in materials},
+        skipped=(*(s for m in materials for s in m.skipped), *notes),
+    )
+
+
+def detectors() -> tuple[list[Detector], list[Skipped]]:
+    """The built-in detectors and those of plugins; a plugin that cannot be loaded is a note."""
+    known: list[Detector] = list(LOG_DETECTORS)
+    for name in _JUDGMENT_MODULES:
+        module = f"trimtab.doctor.detectors.{name}"
+        if find_spec(module) is not None:
+            known += getattr(__import__(module, fromlist=["DETECTORS"]), "DETECTORS", ())
+    notes: list[Skipped] = []
+    for entry in entry_points(group=GROUP):
+        try:
+            loaded = list(entry.load())
+        except Exception as error:  # noqa: BLE001 - somebody else's code: whatever it raises must not hide our findings
+            notes.append(Skipped("plugin", 1, None, f"{entry.name}: {type(error).__name__}: {error}"))
+            continue
+        good = [d for d in loaded if isinstance(d, Detector)]
+        known += good
+        if len(good) < len(loaded):
+            notes.append(Skipped("plugin", len(loaded) - len(good), None, f"{entry.name}: not a detector"))
+    return known, notes
+
+
+def _verdicts(detector: Detector, material: Any) -> tuple[list[Finding | NotDiagnosable], list[Skipped]]:
+    """What one detector says. Ours may fail loudly; a plugin's failure is a note."""
+    if type(detector).__module__.startswith("trimtab."):
+        return list(detector.look(material)), []
+    try:
+        return list(detector.look(material)), []
+    except Exception as error:  # noqa: BLE001 - somebody else's code
+        name = type(detector).__qualname__
+        return [], [Skipped("plugin", 1, None, f"{name}: {type(error).__name__}: {error}")]
+
+
+def _finished(finding: Finding, material: Material, several: bool) -> Finding:
+    """With prescriptions where the detector gave none, and with the place where there are several materials."""
+    from trimtab.doctor.prescriptions import prescribe
+
+    if not finding.prescriptions:
+        finding = replace(finding, prescriptions=prescribe(finding, material if isinstance(material, Log) else None))
+    if several and not finding.where:
+        stage = material.stage.value if isinstance(material, Log) else material.format
+        finding = replace(finding, where=f"{material.path} ({stage})")
+    return finding
+
+
+def _one_each(findings: Sequence[Finding]) -> list[Finding]:
+    """One finding of an id for each material: the loudest, with what spoke for the others as further evidence."""
+    out: dict[str, Finding] = {}
+    for finding in sorted(findings, key=lambda f: -f.severity.rank):
+        first = out.get(finding.id)
+        out[finding.id] = finding if first is None else replace(first, evidence=first.evidence + finding.evidence[:1])
+    return list(out.values())
+
+
+def _once(unmade: Any) -> tuple[NotDiagnosable, ...]:
+    return tuple(dict.fromkeys(unmade))
+
+
+def _status(findings: Sequence[Finding], concluded: Sequence[bool]) -> Status:
+    if any(f.severity.loud for f in findings):
+        return Status.SICK
+    return Status.HEALTHY if concluded and all(concluded) else Status.INCONCLUSIVE
