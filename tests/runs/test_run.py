@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.runs import Run, list_runs
+from trimtab.runs import Action, Run, list_runs
 from trimtab.runs.manifest import StageStatus, check_run_name
 from trimtab.runs.paths import set_aside
 

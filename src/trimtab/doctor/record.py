@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ __all__ = ["as_dict", "finding_dict"]
 
 
 def as_dict(diagnosis: Diagnosis, lang: str = "en") -> dict[str, Any]:
-    """The diagnosis as a JSON object; floats may be NaN or infinite where the log was.
+    """The diagnosis as a strict JSON object: what is not finite is null.
 
     Args:
         diagnosis: what `diagnose` returned.
@@ -68,8 +69,8 @@ def _evidence(evidence: Evidence, lang: str) -> dict[str, Any]:
         "text": render(evidence.text, lang),
         "signal": evidence.signal or None,
         "step": evidence.step,
-        "value": evidence.value,
-        "curve": [float(f"{value:.6g}") for value in evidence.curve],
+        "value": _number(evidence.value),
+        "curve": [_number(value) for value in evidence.curve],
     }
 
 
@@ -123,6 +124,11 @@ def _skipped(skipped: Skipped) -> dict[str, Any]:
         "first_line": skipped.first_line,
         "example": skipped.example,
     }
+
+
+def _number(value: float | None) -> float | None:
+    """The number with six digits; None where it is not finite, which JSON cannot say."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
 
 
 def _all(messages: Sequence[Message], lang: str) -> list[str]:

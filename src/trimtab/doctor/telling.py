@@ -154,7 +154,8 @@ def gaps(unchecked: Sequence[NotDiagnosable]) -> list[Gap]:
 
 def log_of(finding: Finding, diagnosis: Diagnosis) -> Log | None:
     """The training log that a finding is about; None for one about judgments or data."""
-    named = [log for log in diagnosis.logs if finding.where and finding.where in (log.path, str(log.stage))]
+    where = finding.where
+    named = [log for log in diagnosis.logs if where in (log.path, str(log.stage), f"{log.path} ({log.stage})")]
     return named[0] if named else diagnosis.logs[0] if len(diagnosis.logs) == 1 and not finding.where else None
 
 

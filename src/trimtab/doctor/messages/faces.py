@@ -51,7 +51,7 @@ MESSAGES: dict[str, Text] = {
     "face.gaps-lead": Text(
         "Not faults: checks that this log does not allow.", "这些不是故障，而是此日志无法支持的检查。"
     ),
-    "face.missing": Text("log {keys}", "请记录 {keys}"),
+    "face.missing": Text("needs {keys}", "需要 {keys}"),
     "face.unit-unknown": Text(
         "the unit of {keys} cannot be told (name it: --map CANONICAL=KEY)",
         "无法确定 {keys} 的单位（可用 --map 规范名=键名 指明）",
