@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.verdict_files import Record, load_records, table_of
 from trimtab.labeling.verdicts import VerdictTable
 
-__all__ = ["from_llmbar", "from_mt_bench", "from_pandalm", "read_store", "records_of"]
+__all__ = [
+    "from_llmbar",
+    "from_mt_bench",
+    "from_pandalm",
+    "from_pandalm_model",
+    "read_store",
+    "records_of",
+    "store_records",
+]
 
 Converted = tuple[list[Record], str, list[int]]
 
-_PANDALM_MODELS = (("gpt-3.5-turbo-testset-v1.json", "gpt_result"), ("pandalm-7b-testset-v1.json", "pandalm_result"))
+_PANDALM_KEYS = ("gpt_result", "pandalm_result")
+_PANDALM_PEOPLE = "testset-v1.json"
 _LLMBAR_ORDERS = (("winner_order12", "12"), ("winner_order21", "21"))
 
 
@@ -34,11 +40,9 @@ def records_of(records: Sequence[Any], lines: Sequence[int], path: Path) -> Conv
     if {"winner_order12", "winner_order21", "judge"} <= columns:
         return _with_lines(from_llmbar(records, _llmbar_texts(records, path)), lines, 2, source)
     if {"annotator1", "response1", "response2"} <= columns:
-        people = from_pandalm(records)
-        models = [r for name, key in _PANDALM_MODELS for r in _pandalm_model(path.parent / name, key, records)]
-        count = sum(1 for c in columns if c.startswith("annotator"))
-        made, source, numbers = _with_lines(people, lines, count, source)
-        return [*made, *models], source, [*numbers, *([1] * len(models))]
+        return _with_lines(from_pandalm(records), lines, sum(c.startswith("annotator") for c in columns), source)
+    if columns & set(_PANDALM_KEYS) and "idx" in columns:
+        return _with_lines(from_pandalm_model(records, path.name, _pandalm_people(path)), lines, 1, source)
     if {"question_id", "winner", "model_a", "model_b"} <= columns:
         return _with_lines(from_mt_bench(records), lines, 1, source)
     if {"question_id", "g1_winner", "g2_winner", "model_1", "model_2"} <= columns:
@@ -119,25 +123,38 @@ def from_pandalm(records: Iterable[Record]) -> Iterator[Record]:
             }
 
 
-def _pandalm_model(file: Path, key: str, records: Sequence[Any]) -> Iterator[Record]:
-    """Verdicts of a model in a file beside the annotations, against the annotators' majority."""
-    if not file.is_file():
-        return
-    answers = {r.get("idx"): r.get(key) for r in load_records(file)[0] if isinstance(r, Mapping)}
-    name = file.name.removesuffix("-testset-v1.json")
+def from_pandalm_model(
+    records: Iterable[Record], name: str, people: Mapping[Any, Record] | None = None
+) -> Iterator[Record]:
+    """A model's verdicts on PandaLM's pairs; the reference label is the majority of the people.
+
+    Args:
+        records: with `idx` and `gpt_result` or `pandalm_result`.
+        name: of the file, which names the judge.
+        people: the records of the human annotations by `idx`, for texts and reference labels.
+    """
+    judge = name.split(".json")[0].removesuffix("-testset-v1")
     for r in records:
-        if not isinstance(r, Mapping) or r.get("idx") not in answers:
-            continue
-        votes = [_pandalm_vote(v) for k, v in r.items() if str(k).startswith("annotator")]
-        majority = [v for v in set(votes) if 2 * votes.count(v) > len(votes)]
-        verdict = _pandalm_vote(answers[r["idx"]])
+        key = next((k for k in _PANDALM_KEYS if k in r), "")
+        pair = (people or {}).get(r.get("idx"), {})
+        votes = [_pandalm_vote(v) for k, v in pair.items() if str(k).startswith("annotator")]
+        majority = [v for v in dict.fromkeys(votes) if 2 * votes.count(v) > len(votes)]
+        verdict = _pandalm_vote(r.get(key))
         yield {
-            **_pandalm_pair(r),
-            "judge": name,
-            "model": name,
+            **(_pandalm_pair(pair) if pair else {"pair_id": str(r.get("idx"))}),
+            "judge": judge,
+            "model": judge,
             "winner": verdict if verdict in (1, 2, "tie") else None,
             "gold": majority[0] if majority else None,
         }
+
+
+def _pandalm_people(path: Path) -> dict[Any, Record]:
+    """The human annotations beside a file of a model's verdicts, by index; none where they are not there."""
+    file = path.parent / _PANDALM_PEOPLE
+    if not file.is_file():
+        return {}
+    return {r.get("idx"): r for r in load_records(file)[0] if isinstance(r, Mapping)}
 
 
 def _pandalm_pair(r: Record) -> dict[str, Any]:
@@ -209,53 +226,24 @@ def _failed(value: Any) -> dict[str, str]:
 
 # our label store
 
-_STORE_1 = """
-SELECT pair_hash, pair_id, judge, model, template, constitution, shown, sample, seed, outcome, p_first, mass
-FROM verdicts ORDER BY recorded, pair_hash, shown, sample
-"""
-
 
 def read_store(path: str | os.PathLike[str]) -> VerdictTable:
-    """The verdicts in a label store; nothing is written to it, and another process may be writing.
+    """The verdicts in a label store. See `store_records`."""
+    return table_of(store_records(path), str(path))
 
-    Judges that differ in model, template or seed only have these in their name.
+
+def store_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Verdict records of a label store; another process may be writing. `pair_id` ends in "#" and 8 digits of the hash.
+
+    The null-response canary's verdicts are left out: they would pass for verdicts on real pairs.
 
     Raises:
-        TrimtabError: the file is no label store, of a newer version of Trimtab, or empty.
+        TrimtabError: the file is no label store, or of a newer version of Trimtab.
     """
     from trimtab.labeling.store import LabelStore
 
-    path = Path(path)
-    listing: Callable[[LabelStore], Iterable[Record]] | None = getattr(LabelStore, "verdict_records", None)
-    if listing is None:
-        return table_of(_store_records(path), str(path))
     with LabelStore(path) as store:
-        return table_of(list(listing(store)), str(path))
-
-
-def _store_records(path: Path) -> list[Record]:
-    uri = f"{path.resolve().as_uri()}?mode=ro"
-    try:
-        with closing(sqlite3.connect(uri, uri=True)) as db:
-            rows = db.execute(_STORE_1).fetchall()
-    except sqlite3.DatabaseError as error:
-        raise TrimtabError(ErrorKind.DATA, f"{path}: is not a label store that can be read: {error}") from None
-    records: list[Record] = []
-    for digest, pair_id, judge, model, template, _, shown, sample, _, outcome, p_first, mass in rows:
-        records.append(
-            {
-                "pair_id": f"{pair_id}#{digest[:8]}",
-                "judge": judge,
-                "model": model,
-                "template": template,
-                "order": {"forward": "12", "reversed": "21"}[shown],
-                "sample": sample,
-                "status": outcome,
-                "p_1": p_first,
-                "mass": mass,
-            }
-        )
-    return records
+        return [record for record in store.verdict_records() if not record["pair_id"].startswith("canary/")]
 
 
 def _short_hash(text: str) -> str:

@@ -24,6 +24,7 @@ __all__ = [
     "mantel_haenszel",
     "mantel_haenszel_odds",
     "mcnemar_test",
+    "normal_p",
     "sign_flip_test",
     "two_proportion_test",
 ]
@@ -78,7 +79,7 @@ def two_proportion_test(k1: float, n1: float, k2: float, n2: float) -> float:
         return math.nan
     pooled = (k1 + k2) / (n1 + n2)
     variance = pooled * (1 - pooled) * (1 / n1 + 1 / n2)
-    return 1.0 if variance == 0 else _two_sided((k1 / n1 - k2 / n2) / math.sqrt(variance))
+    return 1.0 if variance == 0 else normal_p((k1 / n1 - k2 / n2) / math.sqrt(variance))
 
 
 def sign_flip_test(values: ArrayLike) -> float:
@@ -103,7 +104,7 @@ def sign_flip_test(values: ArrayLike) -> float:
     total = abs(float(x.sum()))
     whole = bool((sizes == np.round(sizes)).all())
     if not whole or sizes.sum() > _EXACT_SUM:
-        return _two_sided(total / math.sqrt(float((sizes**2).sum())))
+        return normal_p(total / math.sqrt(float((sizes**2).sum())))
     # ways[i] = probability that the values with a plus sign add up to i
     ways = np.zeros(int(sizes.sum()) + 1)
     ways[0] = 1.0
@@ -148,7 +149,7 @@ def mantel_haenszel(tables: ArrayLike) -> MantelHaenszel:
         return MantelHaenszel(math.nan, math.nan, math.nan, math.nan)
     expected = (a + b) * (a + c) / n
     variance = float(((a + b) * (c + d) * (a + c) * (b + d) / (n**2 * (n - 1))).sum())
-    p = 1.0 if variance == 0 else _two_sided(float((a - expected).sum()) / math.sqrt(variance))
+    p = 1.0 if variance == 0 else normal_p(float((a - expected).sum()) / math.sqrt(variance))
     if r == 0 or s == 0:
         return MantelHaenszel(math.inf if s == 0 else 0.0, math.nan, math.nan, p)
     straight, crossed = (a + d) / n, (b + c) / n
@@ -257,7 +258,8 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
     return adjusted
 
 
-def _two_sided(z: float) -> float:
+def normal_p(z: float) -> float:
+    """Two-sided p of a standard normal z."""
     # erfc keeps the digits of a small tail
     return math.erfc(abs(z) / math.sqrt(2))
 

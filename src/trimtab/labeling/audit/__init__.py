@@ -1,6 +1,16 @@
-"""How far a judge can be trusted: biases, consistency and agreement from its verdicts, with intervals and tests."""
+"""How far a judge can be trusted: biases, consistency and agreement from its verdicts, with intervals and tests.
+
+`audit(table)` is what `trimtab labels audit` prints; `canary(judge, constitution, pairs)` asks a judge about null
+responses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from trimtab.labeling.audit.results import (
+    BIASES,
+    CHECKS,
     Agreement,
     Audit,
     Check,
@@ -11,4 +21,32 @@ from trimtab.labeling.audit.results import (
     SliceAudit,
 )
 
-__all__ = ["Agreement", "Audit", "Check", "CheckStatus", "Estimate", "JudgeAudit", "PairAgreement", "SliceAudit"]
+if TYPE_CHECKING:
+    from trimtab.labeling.audit.canary import canary, with_canary
+    from trimtab.labeling.audit.measure import audit
+
+__all__ = [
+    "BIASES",
+    "CHECKS",
+    "Agreement",
+    "Audit",
+    "Check",
+    "CheckStatus",
+    "Estimate",
+    "JudgeAudit",
+    "PairAgreement",
+    "SliceAudit",
+    "audit",
+    "canary",
+    "with_canary",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # on first use: readers of results need neither the measures nor the judges
+    from importlib import import_module
+
+    homes = {"audit": "measure", "canary": "canary", "with_canary": "canary"}
+    if name not in homes:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{homes[name]}"), name)

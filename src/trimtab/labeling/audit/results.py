@@ -10,9 +10,43 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Agreement", "Audit", "Check", "CheckStatus", "Estimate", "JudgeAudit", "PairAgreement", "SliceAudit"]
+__all__ = [
+    "BIASES",
+    "CHECKS",
+    "Agreement",
+    "Audit",
+    "Check",
+    "CheckStatus",
+    "Estimate",
+    "JudgeAudit",
+    "PairAgreement",
+    "SliceAudit",
+]
+
+CHECKS: Final = {
+    "reference-agreement": "names the response that the reference label names",
+    "position-bias": "prefers the response that is shown first (or second)",
+    "swap-consistency": "changes its verdict with the order of presentation",
+    "repeat-consistency": "changes its verdict when asked the same again",
+    "contradictory-repeats": "has named both responses of a pair, asked the same several times",
+    "template-consistency": "changes its verdict with the wording of its instructions, beyond its own noise",
+    "unparsed": "gives no verdict that can be read",
+    "length-bias": "prefers the longer (or shorter) response",
+    "format-bias": "prefers lists, headings, bold or code (or their absence)",
+    "self-preference": "prefers responses of its own model",
+    "identity-preference": "prefers one of two responses that differ in an identity term only",
+    "identity-swap": "changes its verdict when an identity term is exchanged in all texts",
+    "principle-decisiveness": "gets no preference out of some principle",
+    "principle-conflict": "finds that two principles prefer opposite responses",
+    "intransitive-triads": "prefers a to b, b to c and c to a",
+    "null-response": "prefers an empty or constant response to a real one",
+}
+"""Every check, in order, with what a judge does that fails it."""
+
+BIASES: Final = frozenset({"position-bias", "length-bias", "format-bias", "self-preference", "identity-preference"})
+"""The checks with a null hypothesis; their p are adjusted together. The others have a limit."""
 
 
 class CheckStatus(StrEnum):
@@ -121,7 +155,8 @@ class JudgeAudit:
         principles: by principle.
         checks: by id, in the order of `CHECKS`.
         gold_kappa: Cohen's kappa with the reference labels, over verdicts with one; failures are a category.
-        cost: sums and means of cost, tokens, latency where known: `cost`, `cost_per_verdict`, `tokens`, `latency_mean`.
+        cost: of cost, tokens and latency, where known: the sum (`cost`), `cost_per_verdict`, `cost_n`, and
+            `cost_per_usable_verdict`.
         mass: mean probability of readable answers, where known.
     """
 
@@ -181,6 +216,8 @@ class Agreement:
         alpha: Krippendorff's, nominal, missing verdicts allowed.
         ac1: Gwet's for several raters, missing verdicts allowed.
         raters: how many judges.
+        reliability: by judge, the accuracy that Dawid and Skene's model gives it from the others' verdicts alone;
+            empty with fewer than three judges on a pair.
         note: why something is missing, or empty.
     """
 
@@ -189,6 +226,7 @@ class Agreement:
     alpha: Estimate
     ac1: Estimate
     raters: int
+    reliability: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
 
 
@@ -220,3 +258,9 @@ class Audit:
     seed: int
     resamples: int
     notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The audit as JSON; see `record.as_dict`."""
+        from trimtab.labeling.audit.record import as_dict
+
+        return as_dict(self)
