@@ -91,7 +91,7 @@ LEADS_TO: Mapping[str, tuple[str, ...]] = {
     "repetitive-outputs": ("no-reward-signal", "reward-not-improving", "length-explosion", "truncated-responses"),
     "length-explosion": ("truncated-responses", "reward-decreasing", "kl-explosion"),
     "length-collapse": ("reward-decreasing", "repetitive-outputs", "reward-not-improving"),
-    "oscillating": ("reward-decreasing",),
+    "oscillating": ("reward-decreasing", "reward-not-improving"),
     # direct preference
     "preference-overfit": ("preference-not-generalising", "likelihood-displacement"),
     "preference-not-generalising": ("alignment-tax",),
@@ -102,6 +102,11 @@ LEADS_TO: Mapping[str, tuple[str, ...]] = {
 _UPSTREAM = ("label", "sample", "sft", "pm", "policy", "direct", "eval")
 _QUIET_ROOTS = frozenset({"invalid-metric", "unit-unknown", "log-truncated"})
 """Faults of the log, not of the run: another loud finding is the root before one of these."""
+
+_REACH = 3
+"""Edges between findings of two stages: what lies between them may not be logged. In one stage it has to be there."""
+_OF_THE_WHOLE = frozenset({"reward-not-improving", "value-not-learning", "policy-not-moving"})
+"""Said of a run as a whole, from its first step on: what sets in during its first third can be the cause."""
 
 Staged = tuple[Finding, str]
 """A finding, and the stage that it was made in (`Stage` value; empty for judgments and data)."""
@@ -145,10 +150,17 @@ def tell(staged: Sequence[Staged], span: int) -> tuple[tuple[Finding, ...], str 
         best: tuple[int, float, int] | None = None
         for j, (parent, above) in enumerate(order):
             away = _distance(parent.id).get(child.id)
-            if i == j or not away or parent.severity.rank < min(child.severity.rank, Severity.WARNING.rank):
+            if (
+                i == j
+                or not away
+                or away > (1 if _rank(above) == _rank(stage) else _REACH)
+                or parent.severity.rank < min(child.severity.rank, Severity.WARNING.rank)
+            ):
                 continue
             if not _before(parent, above, child, stage, slack) or _hangs(cause, j, i):
                 continue
+            if parent.id in LEADS_TO.get(child.id, ()) and above == stage and _onset(parent) > _onset(child):
+                continue  # each can lead to the other: the earlier one did
             key = (away, -_onset(parent), j)
             if best is None or key < best:
                 best = key
@@ -181,6 +193,8 @@ def _before(parent: Finding, above: str, child: Finding, stage: str, slack: floa
     """Whether the parent came first: an earlier stage, or in one stage an earlier onset."""
     if _rank(above) != _rank(stage):
         return _rank(above) < _rank(stage)
+    if child.id in _OF_THE_WHOLE:
+        slack *= 3
     return _onset(parent) <= _onset(child) + slack
 
 

@@ -276,7 +276,8 @@ def _diverging(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     returns = r.track("value/return_std")
     if returns is not None and returns.late > 0 and (returns.late / max(returns.early, 1e-12)) ** 2 > 0.5 * end / low:
         return  # the returns spread as much: the error has not grown against what is to be predicted
-    at = track.departure(up=True) or half.step(0)
+    whole = Track(track.series, track.steps, np.log(values), track.rows)
+    at = whole.departure(up=True) or half.step(0)
     told = [ends(track), figure("factor", track, value=end / low, factor=end / low, low=low, end=end)]
     yield finding(
         id,

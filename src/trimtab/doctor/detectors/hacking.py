@@ -12,7 +12,7 @@ import numpy as np
 from trimtab.doctor import trends
 from trimtab.doctor.detectors.kl import past_bound
 from trimtab.doctor.detectors.lengths import grown
-from trimtab.doctor.detectors.progress import judge, progress
+from trimtab.doctor.detectors.progress import changed_since, judge, progress
 from trimtab.doctor.detectors.reading import Reading, Track
 from trimtab.doctor.detectors.rule import (
     CRITICAL,
@@ -210,7 +210,8 @@ def _length(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     share = _share_by_length(length, p.track)
     if share is not None:
         told.append(figure("length-share", length, value=share[0], share=share[0], r=share[1]))
-    if damage or share is not None:
+    bought = share is not None or changed_since(p.track, at) > 2
+    if bought and (damage or share is not None):
         severity = CRITICAL if len(damage) >= 3 else WARNING
         yield finding(id, severity, at, [*told, *damage], ruled_out=[ruled_out(id, "earned")], source="catalog A3")
         return

@@ -170,7 +170,7 @@ def _not_moving(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         yield unchecked(r, id, "kl/reference_per_token", "kl/reference")
         return
     p = progress(r)
-    if still is None or p is None or not p.flat:
+    if still is None or p is None or p.improved:
         return
     out = [ruled_out(id, "start"), ruled_out(id, "one-update")]
     yield finding(id, WARNING, still.step(0), [ends(still), ends(p.track)], ruled_out=out, source="catalog D2")

@@ -70,7 +70,18 @@ def judge(track: Track) -> Progress:
     grows = track.trend.p < 0.05 and track.trend.change > 0 and rise > error
     improved = bool(rise > _FIRM * error or early or grows)
     high = track.trend.change_high
-    flat = bool(not improved and track.trend.p > 0.1 and high < 2.5 * track.noise and abs(rise) < _FIRM * error)
+    # a sharp rise may be over within a few log points: then the very first values lie well below the rest
+    began_low = bool(
+        track.values[0] < track.late - 2.5 * track.noise
+        or float(track.values[:2].mean()) < track.late - 2 * track.noise
+    )
+    flat = bool(
+        not improved
+        and not began_low
+        and (track.trend.p > 0.1 or track.trend.change <= 0)
+        and high < 2.5 * track.noise
+        and abs(rise) < _FIRM * error
+    )
     if track.noise == 0:
         flat, improved = rise == 0 and won == 0, rise > 0 or won > 0
     drop = peak - track.late

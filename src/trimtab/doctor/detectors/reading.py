@@ -121,7 +121,7 @@ class Track:
         base = float(np.median(self.values[: max(5, len(self) // 10)]))
         gap = (self.smooth - base) * (1 if up else -1)
         total = max(float(gap.max(initial=0.0)), 0.0)
-        return self.onset(gap > max(sigmas * self.noise, 0.05 * total))
+        return self.onset(gap > max(sigmas * self.noise, 0.1 * total))
 
     @property
     def curve(self) -> tuple[float, ...]:

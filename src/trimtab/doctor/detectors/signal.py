@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from trimtab.doctor.detectors.entropy import at_ceiling
-from trimtab.doctor.detectors.progress import progress
+from trimtab.doctor.detectors.progress import Progress, progress
 from trimtab.doctor.detectors.reading import Reading, Track
 from trimtab.doctor.detectors.rule import (
     CRITICAL,
@@ -91,7 +91,7 @@ def _groups(r: Reading, groups: Track) -> Iterator[Finding | NotDiagnosable]:
     if level - 1.64 * error <= 0.5:
         return
     p = progress(r)
-    solved = p is not None and p.improved and not p.fallen and (at_ceiling(r, p) or _won_all(p.track))
+    solved = p is not None and p.improved and not p.fallen and _by_success(r, p, groups, level)
     at = groups.onset(groups.smooth > 0.5, 5) or groups.step(0)
     told = [figure("share-groups", groups, step=at, value=level, level=level)]
     if p is not None:
@@ -110,10 +110,14 @@ def _groups(r: Reading, groups: Track) -> Iterator[Finding | NotDiagnosable]:
     )
 
 
-def _won_all(track: Track) -> bool:
-    """Whether the score has risen far beyond its noise and stays at its best: groups alike because all are right."""
-    best = float(track.slow.max())
-    return track.late - track.start > 6 * track.noise and best - track.late < 2 * track.error(track.width)
+def _by_success(r: Reading, p: Progress, groups: Track, level: float) -> bool:
+    """Whether groups became alike as the score rose to its best, so that most are alike because all are right."""
+    if at_ceiling(r, p):
+        return True
+    track = p.track
+    stays = float(track.slow.max()) - track.late < 2 * track.error(track.width) + 0.5 * track.noise
+    far = track.late - track.start > (4 if level <= 0.8 else 6) * track.noise
+    return stays and far and float(groups.values[: max(3, len(groups) // 20)].mean()) < 0.5
 
 
 def _repetitive(r: Reading) -> Iterator[Finding | NotDiagnosable]:

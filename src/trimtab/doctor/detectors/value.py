@@ -174,10 +174,9 @@ def _noise(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if p is None or p.improved or p.fallen or spread.late <= 0:
         return
     t = track.trend
-    width = t.change_high - t.change_low
     between = trends.noise(track.values)
     # a batch mean that jumps by half of what single responses do is the mean of four responses, or of four groups
-    if between < 0.5 * spread.late or width < spread.late or t.p < 0.05:
+    if between < 0.5 * spread.late:
         return
     told = [
         figure("batch-noise", track, value=between, noise=between, spread=spread.late, ratio=between / spread.late),
