@@ -16,6 +16,7 @@ __all__ = [
     "Config",
     "ConstitutionConfig",
     "EvalConfig",
+    "JudgeTable",
     "LabelConfig",
     "ModelConfig",
     "PPOConfig",
@@ -103,12 +104,25 @@ class ConstitutionConfig(Section):
 class SFTConfig(Section):
     """Supervised fine-tuning; its product is the reference policy."""
 
+    source: Literal["demonstrations", "constitution"] = "demonstrations"
+    """demonstrations: those of sft.data; constitution: the model's own responses to the training prompts, criticised
+    and revised under the principles' requests."""
     data: str | None = None
-    """JSONL of demonstrations (`prompt`, `response`); none: the model as it is becomes the reference."""
+    """JSONL of demonstrations (`prompt`, `response`), mixed in with revisions; none and no constitution: the model as
+    it is becomes the reference."""
+    demonstration_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of demonstrations in what is trained on beside revisions; none: every demonstration once."""
+    rounds: Count = 1
+    """Constitution: rounds of critique and revision, a principle drawn for each."""
+    temperature: Temperature = 1.0
+    """Constitution: sampling temperature of drafts, critiques and revisions."""
+    max_new_tokens: Count = 128
+    """Constitution: longest draft, critique or revision in tokens, EOS included; a revision that is cut off is
+    dropped."""
     epochs: Count = 1
-    """Passes over the demonstrations."""
+    """Passes over the examples."""
     batch_size: Count = 32
-    """Demonstrations an update."""
+    """Examples an update."""
     learning_rate: Positive = 2e-5
     """Peak learning rate of AdamW."""
     warmup_fraction: Fraction = 0.05
@@ -119,6 +133,19 @@ class SFTConfig(Section):
     """The gradient is scaled down to this norm."""
     checkpoint_every: Count = 200
     """Updates between checkpoints."""
+    validation_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the prompts whose examples are held out to measure loss/validation at every checkpoint."""
+    patience: Count | None = None
+    """Checkpoints without a lower loss/validation after which training stops and the best weights are taken; none:
+    never."""
+
+    @model_validator(mode="after")
+    def _combinations(self) -> Self:
+        if self.patience is not None and self.validation_fraction == 0:
+            raise ValueError("patience watches loss/validation: set validation_fraction above 0")
+        if self.demonstration_share is not None and (self.source != "constitution" or self.data is None):
+            raise ValueError('demonstration_share mixes sft.data with revisions: set data, and source = "constitution"')
+        return self
 
 
 class SampleConfig(Section):
@@ -136,22 +163,113 @@ class SampleConfig(Section):
     """Responses sampled at a time."""
 
 
-class LabelConfig(Section):
-    """The judge and how its verdicts become labels."""
+class JudgeTable(Section):
+    """One judge of several; what it leaves out is as in the `label` section."""
 
-    judge: Annotated[str, Field(min_length=1)] = "likelihood"
-    """local (A/B letters), likelihood, construction (contrast pairs: the reading wins), simulated (tiny world), or a
-    plugin's name."""
+    judge: Annotated[str, Field(min_length=1)] | None = None
     model: str | None = None
-    """The judge's model: a local directory or hub id; none: the reference policy."""
-    both_orders: bool = True
-    """Ask with either response first and average the two verdicts."""
+    base_url: str | None = None
+    api_key_env: str | None = None
+    input_price: NonNegative | None = None
+    output_price: NonNegative | None = None
+
+
+class LabelConfig(Section):
+    """The judges and how their verdicts become labels."""
+
+    # who is asked
+    judge: Annotated[str, Field(min_length=1)] = "likelihood"
+    """local (A/B letters), openai (any OpenAI-compatible server), likelihood, construction (contrast pairs: the reading
+    wins), simulated (tiny world), or a plugin's name."""
+    model: str | None = None
+    """The judge's model: a local directory or hub id, for openai the server's name of it; none: the reference
+    policy."""
     simulated: Literal["faithful", "blind"] = "faithful"
     """Which of the two simulated judges (tiny world)."""
+    base_url: str | None = None
+    """openai: address of the server, as in http://localhost:8000/v1; none: OpenAI's own."""
+    api_key_env: str | None = None
+    """openai: name of the environment variable that holds the key; none: no key is sent."""
+    judges: dict[str, JudgeTable] = {}
+    """Several judges, by name: tables with judge, model, base_url, api_key_env, input_price, output_price; what a table
+    leaves out is as in this section."""
+    # what is asked
+    both_orders: bool = True
+    """Ask with either response first and average the two verdicts."""
+    samples: Count = 1
+    """Votes in each order."""
+    templates: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)] = ["plain"]
+    """Wordings of the question, each asked: plain, direct, careful, or a .toml file of one's own (local, openai)."""
+    principles: Literal["all", "sampled", "each"] = "all"
+    """all: by the whole constitution at once; sampled: by one principle a vote, drawn by weight; each: by every
+    principle in turn, kept as scores of their own and averaged by weight."""
+    rationale: bool = False
+    """openai, local: the judge reasons first, then gives its verdict."""
+    temperature: NonNegative = 0.0
+    """openai, local with rationale: sampling temperature of the judge."""
+    max_new_tokens: Count | None = None
+    """openai, local with rationale: longest answer in tokens; none: 16, with a rationale 512 (local: 128)."""
+    # how verdicts become labels
+    aggregation: Literal["mean", "dawid-skene"] = "mean"
+    """How votes become a label: their mean, or weighed by how well the judges agree (at least three votes)."""
+    abstain: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
+    """Pairs with |P(first) - .5| below this are not used for training."""
+    # how fast, and for how much
     batch_size: Count = 16
     """Judge calls at a time."""
-    min_gap: Fraction = 0.0
-    """Pairs with |P(first) - .5| below this are not used for training."""
+    timeout_s: Positive = 120.0
+    """openai: longest time for one answer, all retries included, in seconds."""
+    requests_per_minute: Count | None = None
+    """openai: calls started a minute, retries included; none: no limit."""
+    tokens_per_minute: Count | None = None
+    """openai: tokens asked for a minute; none: no limit."""
+    input_price: NonNegative | None = None
+    """openai: price of a million prompt tokens, in any currency."""
+    output_price: NonNegative | None = None
+    """openai: price of a million completion tokens."""
+    max_cost: NonNegative | None = None
+    """Most that one command may spend on judges, in the currency of the prices."""
+    max_calls: Count | None = None
+    """Most calls to judges that one command may make, retries included."""
+
+    @model_validator(mode="after")
+    def _combinations(self) -> Self:
+        if messages := [message for broken, message in self._broken_rules() if broken]:
+            raise ValueError("\n".join(messages))
+        return self
+
+    def members(self) -> dict[str, LabelConfig]:
+        """The judges by name, each as the section that it would have alone."""
+        if not self.judges:
+            return {self.judge: self}
+        # the whole has been checked, and a part of it breaks no rule
+        return {
+            name: self.model_copy(update={"judges": {}, **table.model_dump(exclude_none=True)})
+            for name, table in self.judges.items()
+        }
+
+    def _broken_rules(self) -> list[tuple[bool, str]]:
+        members = self.members().values()
+        asked = {member.judge for member in members}
+        named = len({(m.judge, m.model, m.base_url, m.simulated) for m in members})
+        unpriced = [m.judge for m in members if m.judge == "openai" and m.input_price is None and m.output_price is None]
+        return [
+            (named < len(self.judges), "two of label.judges are the same judge: they would give the same verdicts"),
+            ("openai" in asked and any(m.judge == "openai" and not m.model for m in members),
+             'judge = "openai" needs model: the name that the server knows it by'),
+            (self.max_cost is not None and bool(unpriced),
+             'max_cost needs input_price or output_price of every judge = "openai"'),
+            (self.samples > 1 and self.temperature == 0 and bool(asked & {"openai", "local"}),
+             f"samples = {self.samples} at temperature = 0 would ask the same question {self.samples} times for the same "
+             "answer: raise temperature, or take several templates instead"),
+            (self.samples > 1 and not self.rationale and "local" in asked,
+             'samples > 1: judge = "local" without rationale reads probabilities and has nothing to repeat: take several '
+             "templates instead"),
+            (self.samples > 1 and bool(asked & {"likelihood", "construction"}),
+             "samples > 1: the judges likelihood and construction have nothing to repeat"),
+            (self.principles != "all" and "construction" in asked,
+             'judge = "construction" knows only the principle that a pair was sampled under: principles must be "all"'),
+        ]  # fmt: skip
 
 
 class PreferenceConfig(Section):
@@ -356,6 +474,19 @@ class EvalConfig(Section):
     """Resamples of the prompts for the intervals."""
 
 
+class DoctorConfig(Section):
+    """The doctor beside the training: alarms while it goes on. It changes nothing."""
+
+    live: bool = True
+    """Watch PPO while it runs; alarms go to the terminal and to findings.jsonl."""
+    every: Count = 10
+    """Iterations between two looks, at least; looks take at most a fiftieth of the time."""
+    webhook: str = ""
+    """Web address that alarms are POSTed to as JSON; empty: none."""
+    command: list[str] = []
+    """Program and arguments that get alarms as JSON on stdin; empty: none."""
+
+
 class Config(Section):
     """A project's settings: defaults, then trimtab.toml, then --set."""
 
@@ -369,14 +500,21 @@ class Config(Section):
     preference: PreferenceConfig = PreferenceConfig()
     ppo: PPOConfig = PPOConfig()
     eval: EvalConfig = EvalConfig()
+    doctor: DoctorConfig = DoctorConfig()
 
     @model_validator(mode="after")
     def _combinations(self) -> Self:
-        if self.sample.source == "samples" and self.label.judge == "construction":
+        judges = {member.judge for member in self.label.members().values()}
+        if self.sample.source == "samples" and "construction" in judges:
             raise ValueError(
                 'label.judge = "construction" labels by the reading that made a response: '
                 'sample.source must be "contrast"'
             )
-        if (self.label.judge == "simulated") and self.model.name != "tiny-world":
+        if self.sft.source == "constitution" and self.model.name == "tiny-world":
+            raise ValueError(
+                'sft.source = "constitution" asks the model to criticise and revise its responses, and the tiny '
+                "world's model takes no instructions: name a chat model in model.name, or use demonstrations"
+            )
+        if "simulated" in judges and self.model.name != "tiny-world":
             raise ValueError('label.judge = "simulated" only knows the tiny world: model.name must be "tiny-world"')
         return self

@@ -19,7 +19,7 @@ __all__ = ["Constitution", "Principle", "Turn"]
 
 
 class Turn(NamedTuple):
-    """One turn of an example chat; `role` is system, user or assistant."""
+    """One turn of an example chat; `role` is user or assistant."""
 
     role: str
     content: str

@@ -40,7 +40,7 @@ __all__ = ["load_constitution", "public_id", "public_text", "read_constitution"]
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TEXTS = ("text", "reading", "opposite", "critique", "revision")
 _KEYS = ("id", "weight", *_TEXTS)
-_ROLES = ("system", "user", "assistant")
+_ROLES = ("user", "assistant")
 _HINT = (
     "A constitution has a name and [[principles]] with id, text and, where wanted, weight, reading, opposite, "
     "critique, revision."
@@ -219,7 +219,7 @@ def _chats(value: Any, problems: list[str]) -> tuple[tuple[Turn, ...], ...]:
         chat = tuple(turn for j, t in enumerate(turns, 1) if (turn := _turn(t, f"chat {i}, turn {j}", problems)))
         if len(problems) > before:
             continue
-        spoken = [turn.role for turn in chat if turn.role != "system"]
+        spoken = [turn.role for turn in chat]
         if not spoken or spoken != ["user", "assistant"] * (len(spoken) // 2):
             problems.append(f"chat {i}: user and assistant do not take turns, the assistant last")
         chats.append(chat)

@@ -57,7 +57,7 @@ class Workshop:
 
     def reference(self) -> tuple[CausalModel, TextCodec]:
         """The SFT model, frozen; the base model where there was nothing to fine-tune on."""
-        return self._trained("sft") if self.project.config.sft.data else self.base()
+        return self._trained("sft") if self.project.fine_tunes else self.base()
 
     def policy(self) -> tuple[CausalModel, TextCodec]:
         """The policy that PPO trained, frozen."""

@@ -20,6 +20,7 @@ from trimtab.pipeline.names import TINY_WORLD, model_name
 from trimtab.pipeline.project import Project
 from trimtab.pipeline.scorers import measures, reward
 from trimtab.pipeline.stages import StageName, reward_specs
+from trimtab.sampling.critique import check_revisable
 
 __all__ = ["check"]
 
@@ -65,6 +66,8 @@ def check(project: Project, stages: Collection[StageName], say: Callable[[str], 
             'sample.source = "contrast" puts a reading into the system message, and this model has no chat template',
             'use sample.source = "samples", or a chat model with model.chat_template = "auto"',
         )
+    if "sft" in stages and config.sft.source == "constitution":
+        check_revisable(codec, project.constitution)
     _check_files(project, stages, codec, getattr(settings, "max_position_embeddings", None), say)
 
 
@@ -100,8 +103,9 @@ def _check_files(
         _ = project.demonstrations
     if {"sample", "label"} & set(stages):
         _ = project.constitution
+    drafts = config.sft.max_new_tokens if "sft" in stages and config.sft.source == "constitution" else 0
     longest = {
-        config.prompts.train: max(config.sample.max_new_tokens, config.ppo.max_new_tokens),
+        config.prompts.train: max(config.sample.max_new_tokens, config.ppo.max_new_tokens, drafts),
         config.prompts.held_out: max(config.eval.max_new_tokens, config.ppo.max_new_tokens),
     }
     files = {config.prompts.train: project.prompts, config.prompts.held_out: project.held_out_prompts}

@@ -77,6 +77,11 @@ class Project:
         data = self.config.sft.data
         return read_demonstrations(self.file(data)) if data else []
 
+    @property
+    def fine_tunes(self) -> bool:
+        """Whether the reference is a model that the sft stage trains; else it is the model as it is."""
+        return self.config.sft.source == "constitution" or bool(self.config.sft.data)
+
     def input_hash(self, name: str) -> str:
         """sha256 of an input file.
 

@@ -68,8 +68,19 @@ def _sft(project: Project) -> Any:
         "files": project.model_stamp(config.model.name),
         "seed": config.project.seed,
     }
+    revises = config.sft.source == "constitution"
+    if project.fine_tunes:
+        # what only the constitution's phase reads changes nothing where there is none
+        unread = set() if revises else {"rounds", "temperature", "max_new_tokens"}
+        inputs["sft"] = config.sft.model_dump(exclude=unread)
     if config.sft.data:
-        inputs |= {"sft": config.sft.model_dump(), "data": project.input_hash(config.sft.data)}
+        inputs["data"] = project.input_hash(config.sft.data)
+    if revises:
+        inputs |= {
+            "prompts": project.input_hash(config.prompts.train),
+            "constitution": project.constitution.revision_hash,
+            "batch_size": config.sample.batch_size,
+        }
     return inputs
 
 

@@ -18,40 +18,49 @@ from trimtab.evaluation import win_rate
 from trimtab.labeling.labels import Label, LabelSummary, label_pairs, summarise, to_pairs
 from trimtab.labeling.store import LabelStore
 from trimtab.pipeline.build import Workshop
+from trimtab.pipeline.revisions import revise
 from trimtab.pipeline.scorers import measures, reward
 from trimtab.pipeline.stages import StageName, wants_preference_model
+from trimtab.pipeline.watching import watchers
 from trimtab.runs.files import append_jsonl, read_jsonl, write_jsonl
-from trimtab.runs.progress import progress
+from trimtab.runs.progress import counter
 
 __all__ = ["WORK"]
 
 Result = dict[str, Any]
 
 
-def _counter(description: str) -> tuple[Any, Callable[[int, int], None]]:
-    """A progress bar for rooms that report (done, total)."""
-    bar = progress(None, description)
-
-    def report(done: int, total: int) -> None:
-        if bar.total is None:
-            bar.total, bar.done = total, done
-        bar.advance(done - bar.done)
-
-    return bar, report
-
-
 def run_sft(shop: Workshop) -> Result:
     config = shop.project.config
-    if not config.sft.data:
+    if not shop.project.fine_tunes:
         return {"trained": False, "model": config.model.name}
     base, codec = shop.base()
+    examples = list(shop.project.demonstrations)
+    revised: Result = {}
+    if config.sft.source == "constitution":
+        revisions, revised = revise(shop, base, codec)
+        examples = sft.mix(revisions, examples, config.sft.demonstration_share, config.project.seed)
     model = base.fork(trainable=True)
-    sft.train(
-        config.sft, model, codec, shop.project.demonstrations, run=shop.run, seed=config.project.seed,
-        precision=shop.precision,
-    )  # fmt: skip
+    sft.train(config.sft, model, codec, examples, run=shop.run, seed=config.project.seed, precision=shop.precision)
     shop.save_model(model, codec, "sft")
-    return {"trained": True, "model": config.model.name, "demonstrations": len(shop.project.demonstrations)}
+    return {
+        "trained": True,
+        "model": config.model.name,
+        "source": config.sft.source,
+        "examples": len(examples),
+        "demonstrations": len(examples) - revised.get("kept", 0),
+        **_validation(shop),
+        **({"revisions": revised} if revised else {}),
+    }
+
+
+def _validation(shop: Workshop) -> Result:
+    """The validation loss of the weights that were kept, where a part was held out."""
+    rows = [row for row in shop.run.metrics("sft") if row["step"] > 0 and "loss/validation" in row]
+    if not rows:
+        return {}
+    kept = rows[-1] if shop.project.config.sft.patience is None else min(rows, key=lambda row: row["loss/validation"])
+    return {"validation_loss": kept["loss/validation"], "at_update": kept["step"], "updates": rows[-1]["step"]}
 
 
 def run_sample(shop: Workshop) -> Result:
@@ -61,7 +70,7 @@ def run_sample(shop: Workshop) -> Result:
     target.mkdir(parents=True, exist_ok=True)
     done = read_candidates(partial, partial=True) if partial.exists() else []
     constitution = shop.project.constitution if config.sample.source == "contrast" else None
-    bar, report = _counter("sample")
+    bar, report = counter("sample")
     with bar, shop.precision.autocast():
         pairs = sampling.sample_pairs(
             model, codec, shop.project.prompts, constitution, config.sample, seed=config.project.seed, done=done,
@@ -85,13 +94,13 @@ def run_label(shop: Workshop) -> Result:
     config, target = shop.project.config, shop.run.artifact("label")
     candidates = read_candidates(shop.run.artifact("sample") / "pairs.jsonl")
     judge = shop.judge()
-    bar, report = _counter("label")
+    bar, report = counter("label")
     with LabelStore(shop.project.label_store) as store, bar:
         labels = label_pairs(
             candidates, judge, shop.project.constitution, both_orders=config.label.both_orders, store=store,
             batch_size=config.label.batch_size, progress=report,
         )  # fmt: skip
-    pairs = to_pairs(candidates, labels, min_gap=config.label.min_gap)
+    pairs = to_pairs(candidates, labels, abstain=config.label.abstain)
     write_jsonl(
         target / "labels.jsonl",
         (
@@ -167,6 +176,7 @@ def run_ppo(shop: Workshop) -> Result:
     result = ppo.train(
         config.ppo, policy, codec, shop.project.prompts, scorer, preference=pm.model if pm else None, run=shop.run,
         seed=config.project.seed, precision=shop.precision, held_out=held_out,
+        callbacks=watchers(config),
     )  # fmt: skip
     shop.save_model(policy, codec, "ppo")
     last = result.history[-1]
@@ -188,7 +198,7 @@ def run_eval(shop: Workshop) -> Result:
     )
     rows_path = target / "samples.jsonl"
     target.mkdir(parents=True, exist_ok=True)
-    bar, report = _counter("eval")
+    bar, report = counter("eval")
     with bar:
         result = win_rate(
             policy, reference, codec, shop.project.held_out_prompts, [*independent, trained_on], config.eval,

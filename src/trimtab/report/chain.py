@@ -91,10 +91,21 @@ def _sft(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
     model = str(result.get("model") or _setting(facts, "model", "name") or "the model")
     text = f"Starts from {model}."
     if result.get("trained") is True:
-        text = f"{model}, fine-tuned on demonstrations."
+        if result.get("source") == "constitution":
+            mixed = " and demonstrations" if result.get("demonstrations") else ""
+            text = f"{model}, fine-tuned on its own responses, revised by the constitution{mixed}."
+        else:
+            text = f"{model}, fine-tuned on demonstrations."
     elif result.get("trained") is False:
         text = f"{model} as it is, without fine-tuning."
-    return text, [("demonstrations", _count(result.get("demonstrations")))]
+    revisions = result.get("revisions")
+    revised = revisions if isinstance(revisions, Mapping) else {}
+    return text, [
+        ("demonstrations", _count(result.get("demonstrations") or None)),
+        ("drafts revised", _count(revised.get("prompts"))),
+        ("revisions kept", _count(revised.get("kept"))),
+        ("validation loss", _figure(result.get("validation_loss"))),
+    ]
 
 
 def _sample(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:

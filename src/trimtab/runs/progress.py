@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-__all__ = ["Progress", "duration", "progress", "set_quiet"]
+__all__ = ["Progress", "counter", "duration", "progress", "set_quiet"]
 
 _SECONDS_A_LINE = 2.0
 _quiet = False
@@ -22,6 +23,11 @@ def set_quiet(quiet: bool) -> None:
     """Whether progress stays silent in this process where the caller does not say (`--quiet`)."""
     global _quiet
     _quiet = quiet
+
+
+def is_quiet() -> bool:
+    """What `set_quiet` said last."""
+    return _quiet
 
 
 def progress(
@@ -152,6 +158,18 @@ class _Bar(Progress):
     def _show_end(self) -> None:
         if self._rich is not None:
             self._rich.stop()
+
+
+def counter(description: str) -> tuple[Progress, Callable[[int, int], None]]:
+    """A progress bar, and the function that moves it, for work that reports (done, in all)."""
+    bar = progress(None, description)
+
+    def report(done: int, total: int) -> None:
+        if bar.total is None:
+            bar.total, bar.done = total, done
+        bar.advance(done - bar.done)
+
+    return bar, report
 
 
 def duration(seconds: float) -> str:

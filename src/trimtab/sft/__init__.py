@@ -1,8 +1,9 @@
-"""Supervised fine-tuning on demonstrations; its product is the reference policy.
+"""Supervised fine-tuning; its product is the reference policy. `trimtab.sft.train` is what `trimtab sft` runs.
 
-Reads: demonstrations (prompt, response). Writes: the model, trained in place. The loss is the mean negative
-log-likelihood of the response tokens, EOS included, given the prompt. Left out for now: the constitutional variant
-(draft, critique, revise).
+Reads: demonstrations (prompt, response), of people or the model's own revisions (`trimtab.sampling.sample_revisions`),
+or both (`mix`). Writes: the model, trained in place. The loss is the mean negative log-likelihood of the response
+tokens, EOS included, given the prompt. Left out on purpose: packing (a batch is padded; masks say what counts), and a
+loss on prompt tokens.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ from trimtab.models.logprobs import response_logprobs
 from trimtab.models.roles import CausalModel
 from trimtab.models.tokens import TextCodec, left_pad, right_pad
 from trimtab.runs.run import Run
+from trimtab.sft.examples import mix, split_by_prompt
 from trimtab.training.precision import Precision
 from trimtab.training.supervised import fit
 
-__all__ = ["train"]
+__all__ = ["mix", "split_by_prompt", "train"]
+
+Example = tuple[list[int], list[int]]
+"""Token ids of a prompt and of its response, EOS included."""
 
 
 def train(
@@ -39,30 +44,54 @@ def train(
 ) -> CausalModel:
     """Fine-tune `model` in place and return it.
 
+    A stage that was stopped, killed or not, goes on from the last checkpoint in `run` to the same weights, bit for bit.
+
     Args:
-        config: the `[sft]` section.
+        config: the `[sft]` section; `source`, `data` and what belongs to the sampling of revisions are not read here.
         model: any causal model; only its weights above the shared layers are trained.
         codec: its tokenizer.
-        demonstrations: prompts with the responses to imitate.
+        demonstrations: prompts with the responses to imitate; those of `config.validation_fraction` of the prompts are
+            held out and measured (`loss/validation`, nats a token) at every checkpoint. With `config.patience`,
+            training stops when that no longer falls, and the weights with the lowest are taken.
         run: where metrics and checkpoints go; with checkpoints in it, training goes on from the last.
+        seed: of the order of the examples and of the split.
+        precision: what is computed in; None: float32.
 
     Raises:
         TrimtabError: no demonstrations, or one that is longer than the model's context.
     """
     precision = precision or Precision("float32", model.device)
-    examples = [
-        (codec.prompt_ids(d.prompt), codec.response_ids(Response(d.response), d.prompt.id)) for d in demonstrations
-    ]
-    for demonstration, (prompt, response) in zip(demonstrations, examples, strict=True):
-        _check_length(demonstration.prompt.id, len(prompt), len(response), model.context_length)
+    training, held_out = split_by_prompt(demonstrations, config.validation_fraction, seed)
+    examples, validation = (_examples(model, codec, part) for part in (training, held_out))
 
     def loss_of(index: list[int]) -> tuple[Tensor, dict[str, float]]:
         with precision.autocast():
             loss, tokens = _negative_log_likelihood(model, codec, [examples[i] for i in index])
         return loss, {"tokens": tokens}
 
-    fit("sft", model, loss_of, len(examples), config, precision=precision, seed=seed, run=run)
+    @torch.no_grad()
+    def validate() -> dict[str, float]:
+        total = counted = 0.0
+        for start in range(0, len(validation), config.batch_size):
+            with precision.autocast():
+                loss, tokens = _negative_log_likelihood(model, codec, validation[start : start + config.batch_size])
+            total, counted = total + float(loss) * tokens, counted + tokens
+        return {"loss/validation": total / counted}
+
+    fit(
+        "sft", model, loss_of, len(examples), config, precision=precision, seed=seed, run=run,
+        validate=validate if validation else None, patience=config.patience,
+    )  # fmt: skip
     return model
+
+
+def _examples(model: CausalModel, codec: TextCodec, demonstrations: Sequence[Demonstration]) -> list[Example]:
+    examples = []
+    for d in demonstrations:
+        prompt, response = codec.prompt_ids(d.prompt), codec.response_ids(Response(d.response), d.prompt.id)
+        _check_length(d.prompt.id, len(prompt), len(response), model.context_length)
+        examples.append((prompt, response))
+    return examples
 
 
 def _check_length(prompt_id: str, prompt: int, response: int, context: int | None) -> None:
@@ -76,9 +105,8 @@ def _check_length(prompt_id: str, prompt: int, response: int, context: int | Non
         )
 
 
-def _negative_log_likelihood(
-    model: CausalModel, codec: TextCodec, examples: Sequence[tuple[list[int], list[int]]]
-) -> tuple[Tensor, float]:
+def _negative_log_likelihood(model: CausalModel, codec: TextCodec, examples: Sequence[Example]) -> tuple[Tensor, float]:
+    """Mean over the response tokens of B examples, a scalar in nats a token, and how many tokens those are."""
     prompts, prompt_mask = left_pad([prompt for prompt, _ in examples], codec.pad_id)
     responses, response_mask = right_pad([response for _, response in examples], codec.pad_id)
     ids = torch.cat([prompts, responses], dim=1).to(model.device)

@@ -2,12 +2,14 @@
 
 A stage hands in its loss for a list of examples; the loop shuffles, updates, logs, checkpoints and resumes. The order
 of examples is derived from (seed, stage, epoch), so a resumed stage sees what the undisturbed one would have seen.
+With `patience`, the loop stops when the validation loss no longer falls, and the best weights are taken.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -56,6 +58,7 @@ def fit(
     seed: int,
     run: Run | None = None,
     validate: Callable[[], Mapping[str, float]] | None = None,
+    patience: int | None = None,
 ) -> list[dict[str, float]]:
     """Train `model` in place by AdamW with a linearly falling rate; returns the logged signals of every update.
 
@@ -64,6 +67,8 @@ def fit(
         loss_of: called with the indices of an update's examples.
         examples: how many there are; the last update of a pass may have fewer than `recipe.batch_size`.
         validate: signals on held-out examples, computed before the first update, at every checkpoint and at the end.
+        patience: stop after so many checkpoints without a lower `loss/validation`, and end with the weights of the
+            lowest; None: run to the end and keep the last weights.
 
     Raises:
         TrimtabError: no examples.
@@ -76,26 +81,66 @@ def fit(
         model, recipe.learning_rate, total_updates=total, weight_decay=recipe.weight_decay, schedule="linear",
         warmup_fraction=recipe.warmup_fraction,
     )  # fmt: skip
-    step, history = _resume(stage, model, optimiser, precision, run)
+    best = _Best(patience)
+    step, history = _resume(stage, model, optimiser, precision, best, run)
     with progress(total, stage, done=step) as bar:
         if step == 0 and validate is not None and run is not None:
             run.log(stage, 0, dict(validate()))
-        while step < total:
+        while step < total and not best.given_up:
             epoch, update = divmod(step, per_pass)
             order = numpy_stream(seed, stage, "order", epoch).permutation(examples)
             chosen = order[update * recipe.batch_size : (update + 1) * recipe.batch_size].tolist()
             row = _update(loss_of, chosen, optimiser, recipe.max_grad_norm, precision)
             step += 1
+            if history and "tokens" in row:
+                row["tokens"] += history[-1]["tokens"]
             due = step == total or step % recipe.checkpoint_every == 0
             if due and validate is not None:
                 row |= validate()
+                best.note(row, model)
             history.append({"step": step, **row})
             if run is not None:
                 run.log(stage, step, row)
                 if due:
-                    _checkpoint(stage, model, optimiser, precision, run, step)
+                    _checkpoint(stage, model, optimiser, precision, best, run, step)
             bar.advance(1, loss=row["loss/train"])
+    best.restore(model)
     return history
+
+
+class _Best:
+    """The weights with the lowest validation loss so far; keeps nothing without patience."""
+
+    def __init__(self, patience: int | None) -> None:
+        self.patience = patience
+        self.loss = math.inf
+        self.waited = 0
+        self.weights: dict[str, Tensor] = {}
+
+    @property
+    def given_up(self) -> bool:
+        return self.patience is not None and self.waited >= self.patience
+
+    def note(self, row: Mapping[str, float], model: Role) -> None:
+        if self.patience is None:
+            return
+        if row["loss/validation"] < self.loss:
+            self.loss, self.waited = row["loss/validation"], 0
+            self.weights = {name: weight.detach().clone() for name, weight in model.own_state().items()}
+        else:
+            self.waited += 1
+
+    def restore(self, model: Role) -> None:
+        if self.weights:
+            model.load_own_state(self.weights)
+
+    def state_dict(self) -> dict[str, Any] | None:
+        return None if self.patience is None else {"loss": self.loss, "waited": self.waited, "weights": self.weights}
+
+    def load_state_dict(self, state: Mapping[str, Any] | None) -> None:
+        if state is not None and self.patience is not None:
+            self.loss, self.waited = float(state["loss"]), int(state["waited"])
+            self.weights = dict(state["weights"])
 
 
 def _update(
@@ -115,19 +160,22 @@ def _update(
     }
 
 
-def _checkpoint(stage: str, model: Role, optimiser: Optimiser, precision: Precision, run: Run, step: int) -> None:
+def _checkpoint(
+    stage: str, model: Role, optimiser: Optimiser, precision: Precision, best: _Best, run: Run, step: int
+) -> None:
     state = {
         "step": step,
         "model": model.own_state(),
         "optimiser": optimiser.state_dict(),
         "precision": precision.state_dict(),
+        "best": best.state_dict(),
     }
     save_checkpoint(step_path(run.checkpoint_dir(stage), step), state)
     prune(run.checkpoint_dir(stage), keep=1)
 
 
 def _resume(
-    stage: str, model: Role, optimiser: Optimiser, precision: Precision, run: Run | None
+    stage: str, model: Role, optimiser: Optimiser, precision: Precision, best: _Best, run: Run | None
 ) -> tuple[int, list[dict[str, float]]]:
     if run is None:
         return 0, []
@@ -139,6 +187,7 @@ def _resume(
     model.load_own_state(state["model"])
     optimiser.load_state_dict(state["optimiser"])
     precision.load_state_dict(state["precision"])
+    best.load_state_dict(state.get("best"))
     step = int(state["step"])
     run.rewind(stage, step)
     return step, [row for row in run.metrics(stage) if 0 < row["step"] <= step]
