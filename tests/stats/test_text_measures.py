@@ -33,6 +33,11 @@ def test_words_hold_no_space_and_no_punctuation(text) -> None:
     assert all(word and not re.search(r"[\s.,!?_，。]", word) for word in words(text))
 
 
+@given(st.text(st.characters(max_codepoint=127), max_size=40))
+def test_plain_ascii_has_the_words_that_it_has_beside_other_letters(text) -> None:
+    assert words(text) == words(text + " é")[:-1]
+
+
 def test_ngrams_by_hand() -> None:
     assert ngrams(["a", "b", "c"], 2) == [("a", "b"), ("b", "c")]
     assert ngrams(["a"], 2) == []

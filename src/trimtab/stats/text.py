@@ -13,6 +13,7 @@ __all__ = ["distinct_n", "length", "lexicon_rate", "ngrams", "repetition_rate", 
 # Han characters: the unified ideographs, their extensions, compatibility forms, and the iteration marks
 _HAN = "\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
 _WORD = re.compile(rf"[{_HAN}]|(?:(?![{_HAN}_])\w)+(?:'(?:(?![{_HAN}_])\w)+)*")
+_ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
 
 
 def words(text: str) -> list[str]:
@@ -20,6 +21,8 @@ def words(text: str) -> list[str]:
 
     Widths and apostrophes are unified first (NFKC), so that "ＡＢＣ" is "abc" and "don’t" is "don't".
     """
+    if text.isascii():  # the same words, several times as fast
+        return _ASCII_WORD.findall(text.lower())
     plain = unicodedata.normalize("NFKC", text).replace("\u2019", "'").casefold()
     return _WORD.findall(plain)
 

@@ -1,0 +1,171 @@
+"""What of a test set stands in the training data: the same prompts, nearly the same ones, passages of 13 words.
+
+A passage in more than ten records of either side is a phrase that everybody uses, and no leak. A run in Chinese, where a
+character counts as a word, is 26 characters long. Source of the 13: Brown et al., arXiv 2005.14165, appendix C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimtab.data.check.corpus import Corpus, is_han
+from trimtab.data.check.findings import DataFinding, level_of
+from trimtab.data.check.material import Material, counted, percent
+from trimtab.data.check.repeats import NEAR
+from trimtab.data.check.similar import candidates
+
+__all__ = ["leak_findings"]
+
+_PASSAGE = 13
+_COMMON = 10
+
+Ints = NDArray[np.int64]
+
+
+def leak_findings(material: Material, test: Material) -> Iterator[DataFinding]:
+    """Findings about the training pairs that share something with the test pairs; each pair has the strongest reason.
+
+    Args:
+        material: the training pairs.
+        test: the test pairs, in the same corpus.
+    """
+    taken: set[int] = set()
+    n_test = len(test)
+    for kind, name, what, found in (
+        ("leaked-prompts", "the same prompt as", "have their prompt in the training data", _exact(material, test)),
+        ("leaked-near-prompts", "nearly the prompt of", "have nearly their prompt there", _near(material, test)),
+        ("leaked-passages", "a passage of", f"share a passage of {_PASSAGE} words with it", _passages(material, test)),
+    ):
+        index = sorted(i for i in found if i not in taken)
+        taken.update(found)
+        if not index:
+            continue
+        hit = {test_id for i in index for test_id in found[i]}
+        share = len(hit) / n_test
+        notes = {material.pairs[i].id: f"{name} test pair {test.pairs[found[i][0]].id}" for i in index}
+        yield DataFinding(
+            kind,
+            level_of(share, 0.001, 0.05),
+            f"{counted(len(hit), 'test pair')} of {n_test:,} ({percent(len(hit), n_test)}) {what}: "
+            f"{counted(len(index), 'training pair')}.",
+            f"Take them out of the training data: trimtab data filter FILE -o OUT --test TEST --drop {kind}",
+            len(index),
+            share,
+            material.ids(index),
+            notes,
+            {"test_pairs": len(hit), "test_ids": list(test.ids(sorted(hit)))[:1000]},
+        )
+
+
+def _exact(material: Material, test: Material) -> dict[int, list[int]]:
+    keys = material.keys
+    at: dict[int, list[int]] = {}
+    for j, prompt in enumerate(test.prompts):
+        at.setdefault(test.keys[prompt], []).append(j)
+    return {i: at[keys[p]] for i, p in enumerate(material.prompts) if keys[p] in at}
+
+
+def _near(material: Material, test: Material) -> dict[int, list[int]]:
+    ours, theirs = np.unique(material.prompts), np.unique(test.prompts)
+    rows = np.concatenate([material.signatures[ours], material.signatures[theirs]])
+    near: dict[int, set[int]] = {}
+    for i, j in candidates(rows):
+        if i < len(ours) <= j:
+            a, b = int(ours[i]), int(theirs[j - len(ours)])
+            if a != b and material.similarity(a, b) >= NEAR:
+                near.setdefault(a, set()).add(b)
+    of_prompt: dict[int, list[int]] = {}
+    for j, prompt in enumerate(test.prompts.tolist()):
+        of_prompt.setdefault(prompt, []).append(j)
+    return {
+        i: sorted(j for b in near[p] for j in of_prompt[b])
+        for i, p in enumerate(material.prompts.tolist())
+        if p in near
+    }
+
+
+def _passages(material: Material, test: Material) -> dict[int, list[int]]:
+    corpus = material.corpus
+    han = np.array([is_han(word) for word in corpus.vocabulary], dtype=np.bool_)
+    found: dict[int, list[int]] = {}
+    for n, chinese in ((_PASSAGE, False), (2 * _PASSAGE, True)):
+        if chinese and not han.any():
+            continue
+        hashes, texts = _runs(corpus, _texts(test), n, han, chinese)
+        wanted = np.unique(hashes)
+        if not len(wanted):
+            continue
+        train_hashes, train_texts = _runs(corpus, _texts(material), n, han, chinese, wanted)
+        kept = np.intersect1d(_uncommon(hashes, texts, test), _uncommon(train_hashes, train_texts, material))
+        by_hash: dict[int, set[int]] = {}
+        inside = np.isin(hashes, kept)
+        for h, text in zip(hashes[inside].tolist(), texts[inside].tolist(), strict=True):
+            by_hash.setdefault(h, set()).add(text)
+        near: dict[int, set[int]] = {}
+        inside = np.isin(train_hashes, kept)
+        for h, text in zip(train_hashes[inside].tolist(), train_texts[inside].tolist(), strict=True):
+            near.setdefault(text, set()).update(by_hash[h])
+        _collect(found, near, material, test)
+    return found
+
+
+def _collect(found: dict[int, list[int]], near: dict[int, set[int]], material: Material, test: Material) -> None:
+    owners = _owners(test)
+    for i, pair_texts in enumerate(zip(material.prompts, material.chosen, material.rejected, strict=True)):
+        hits = {j for t in pair_texts for other in near.get(int(t), ()) for j in owners[other]}
+        if hits:
+            found[i] = sorted({*found.get(i, ()), *hits})
+
+
+def _texts(material: Material) -> Ints:
+    return np.unique(np.concatenate([material.prompts, material.chosen, material.rejected]))
+
+
+def _owners(material: Material) -> dict[int, list[int]]:
+    owners: dict[int, list[int]] = {}
+    for j, texts in enumerate(zip(material.prompts, material.chosen, material.rejected, strict=True)):
+        for text in {int(t) for t in texts}:
+            owners.setdefault(text, []).append(j)
+    return owners
+
+
+def _runs(
+    corpus: Corpus,
+    numbers: Ints,
+    n: int,
+    han: NDArray[np.bool_],
+    chinese: bool,
+    wanted: NDArray[np.uint64] | None = None,
+) -> tuple[NDArray[np.uint64], Ints]:
+    """Hashes of the runs of n words in these texts and the texts' numbers; half Chinese or more, or less than half."""
+    hashes, texts = [], []
+    cumulative = np.concatenate([[0], np.cumsum(han[corpus.tokens])]) if han.any() else None
+    offsets = corpus.offsets
+    for chunk in corpus.grams_of(numbers, n):
+        text = numbers[chunk.first + chunk.texts]
+        keep = np.ones(len(text), dtype=np.bool_)
+        if cumulative is not None:
+            places = np.arange(len(text)) - np.repeat(np.cumsum(chunk.counts) - chunk.counts, chunk.counts)
+            start = offsets[text] + places
+            keep = (2 * (cumulative[start + n] - cumulative[start]) >= n) == chinese
+        if wanted is not None:
+            keep &= np.isin(chunk.hashes, wanted)
+        hashes.append(chunk.hashes[keep])
+        texts.append(text[keep])
+    empty = (np.zeros(0, np.uint64), np.zeros(0, np.int64))
+    return (np.concatenate(hashes), np.concatenate(texts)) if hashes else empty
+
+
+def _uncommon(hashes: NDArray[np.uint64], texts: Ints, material: Material) -> NDArray[np.uint64]:
+    """Hashes that stand in at most ten different prompts' records."""
+    owners = _owners(material)
+    first_prompt = {text: {int(material.prompts[j]) for j in pairs} for text, pairs in owners.items()}
+    where: dict[int, set[int]] = {}
+    for h, text in zip(hashes.tolist(), texts.tolist(), strict=True):
+        prompts = where.setdefault(h, set())
+        if len(prompts) <= _COMMON:
+            prompts |= first_prompt[text]
+    return np.array(sorted(h for h, prompts in where.items() if len(prompts) <= _COMMON), dtype=np.uint64)
