@@ -89,7 +89,7 @@ def canary(
     rows = [
         (int(pair.id.removeprefix(CANARY).split("/")[0]), prompts.setdefault(pair.prompt.id, len(prompts)), verdict)
         for pair, label in zip(asked, labels, strict=True)
-        for verdict in label.verdicts.values()
+        for verdict in (vote.verdict for vote in label.votes)
     ]
     kind, cluster = (np.array([row[i] for row in rows], dtype=np.int64) for i in (0, 1))
     won = np.array([v.p_first is not None and v.p_first > 0.5 for _, _, v in rows])
