@@ -34,10 +34,7 @@ MESSAGES: dict[str, Text] = {
     # one finding
     "face.since": Text("since step {step}", "始于第 {step} 步"),
     "face.root": Text("root cause", "根本原因"),
-    "face.because": Text("because of {finding}", "由 {finding} 引起"),
     "face.where": Text("in {where}", "见 {where}"),
-    "face.evidence": Text("Evidence", "依据"),
-    "face.at-step": Text("step {step}", "第 {step} 步"),
     "face.ruled-out": Text("Ruled out: {reason}", "已排除：{reason}"),
     "face.first": Text("Try first", "先试"),
     "face.then": Text("Then", "再试"),
@@ -95,9 +92,6 @@ MESSAGES: dict[str, Text] = {
         "{signal} by step, from {low} to {high}; last value {last}; onset at step {step}",
         "{signal} 随步数变化，{low} 至 {high}；末值 {last}；始于第 {step} 步",
     ),
-    "face.change": Text("change", "更改"),
-    "face.why": Text("why", "理由"),
-    "face.docs": Text("docs", "文档"),
     # trimtab explain
     "face.signals": Text("Signals", "信号"),
     "face.confusers": Text("What else could look like this", "易混淆的情形"),
