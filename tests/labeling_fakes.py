@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trimtab.constitution import Constitution, load_constitution
 from trimtab.data.records import CandidatePair, Message, Prompt, Response
-from trimtab.labeling.protocol import JudgeIdentity, JudgeRequest, Verdict
+from trimtab.labeling.aggregate import Vote
+from trimtab.labeling.protocol import JudgeIdentity, JudgeRequest, Order, Verdict
 
-__all__ = ["ScriptedJudge", "candidate", "two_principles"]
+__all__ = ["ScriptedJudge", "candidate", "two_principles", "votes"]
 
 _TEXT = """
 name = "two"
@@ -41,6 +42,13 @@ def candidate(number: int, first: str = "yes", second: str = "no", /, **origin: 
     """A pair with the id `p<number>` and a prompt of its own."""
     prompt = Prompt(f"x{number}", (Message("user", f"question {number}"),))
     return CandidatePair(f"p{number}", prompt, Response(first), Response(second), origin)
+
+
+def votes(
+    verdicts: Mapping[tuple[Order, int], Verdict], judge: str = "one", principle: str | None = None
+) -> list[Vote]:
+    """Votes of one judge by order and sample."""
+    return [Vote(JudgeIdentity(judge), principle, order, sample, v) for (order, sample), v in verdicts.items()]
 
 
 class ScriptedJudge:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labeling_fakes import ScriptedJudge, candidate, two_principles
+from labeling_fakes import ScriptedJudge, candidate, two_principles, votes
 from trimtab.errors import TrimtabError
 from trimtab.labeling.labels import Label, aggregate, label_pairs, summarise, to_pairs
 from trimtab.labeling.protocol import JudgeRequest, Order, Outcome, Verdict, pair_hash
@@ -48,8 +48,7 @@ def test_the_reversed_question_shows_the_second_response_first(tmp_path: Path) -
 
 
 def test_repeated_votes_are_averaged_within_each_order() -> None:
-    votes = {(F, 0): ok(1.0), (F, 1): ok(0.5), (F, 2): ok(0.0), (R, 0): ok(0.1)}
-    label = aggregate("p", votes)
+    label = aggregate("p", votes({(F, 0): ok(1.0), (F, 1): ok(0.5), (F, 2): ok(0.0), (R, 0): ok(0.1)}))
     assert label.p_first == pytest.approx((0.5 + 0.1) / 2, abs=1e-15)
     assert label.order_gap == pytest.approx(0.4, abs=1e-15)
 
@@ -58,15 +57,16 @@ probabilities = st.floats(0, 1)
 
 
 @given(st.lists(st.tuples(probabilities, probabilities), min_size=1, max_size=5))
-def test_aggregation_agrees_with_a_slow_mean_and_mirrors(votes: list[tuple[float, float]]) -> None:
-    verdicts = {(o, s): ok(v[i]) for s, v in enumerate(votes) for i, o in enumerate((F, R))}
-    label = aggregate("p", verdicts)
-    forward = sum(v[0] for v in votes) / len(votes)
-    backward = sum(v[1] for v in votes) / len(votes)
+def test_aggregation_agrees_with_a_slow_mean_and_mirrors(cast: list[tuple[float, float]]) -> None:
+    verdicts = {(o, s): ok(v[i]) for s, v in enumerate(cast) for i, o in enumerate((F, R))}
+    label = aggregate("p", votes(verdicts))
+    forward = sum(v[0] for v in cast) / len(cast)
+    backward = sum(v[1] for v in cast) / len(cast)
     assert label.p_first == pytest.approx((forward + backward) / 2, abs=1e-12)
     assert label.order_gap == pytest.approx(forward - backward, abs=1e-12)
     # the pair the other way round: 1 - p, and the same lean to what is seen first
-    mirrored = aggregate("p", {(R if o is F else F, s): ok(1 - (v.p_first or 0.0)) for (o, s), v in verdicts.items()})
+    other_way = {(R if o is F else F, s): ok(1 - (v.p_first or 0.0)) for (o, s), v in verdicts.items()}
+    mirrored = aggregate("p", votes(other_way))
     assert mirrored.p_first == pytest.approx(1 - (forward + backward) / 2, abs=1e-12)
     assert mirrored.order_gap == pytest.approx(forward - backward, abs=1e-12)
 
@@ -87,10 +87,10 @@ def test_a_failed_order_is_no_tie_and_no_label(failure: Outcome, tmp_path: Path)
 
 def test_summary_counts_every_label() -> None:
     labels = [
-        aggregate("a", {(F, 0): ok(0.9), (R, 0): ok(0.7)}),
-        aggregate("b", {(F, 0): ok(0.8), (R, 0): ok(0.1)}),
-        aggregate("c", {(F, 0): Verdict(Outcome.TIE, 0.5), (R, 0): Verdict(Outcome.TIE, 0.5)}),
-        aggregate("d", {(F, 0): Verdict(Outcome.ERROR), (R, 0): ok(0.5)}),
+        aggregate("a", votes({(F, 0): ok(0.9), (R, 0): ok(0.7)})),
+        aggregate("b", votes({(F, 0): ok(0.8), (R, 0): ok(0.1)})),
+        aggregate("c", votes({(F, 0): Verdict(Outcome.TIE, 0.5), (R, 0): Verdict(Outcome.TIE, 0.5)})),
+        aggregate("d", votes({(F, 0): Verdict(Outcome.ERROR), (R, 0): ok(0.5)})),
     ]
     summary = summarise(labels)
     assert [label.outcome for label in labels] == [Outcome.OK, Outcome.OK, Outcome.TIE, Outcome.ERROR]
@@ -114,10 +114,10 @@ def test_one_order_where_asked_for_or_where_it_cannot_matter(tmp_path: Path) -> 
         assert label.order_gap is None
 
 
-def test_to_pairs_chooses_the_likelier_response_and_applies_the_gap() -> None:
+def test_to_pairs_chooses_the_likelier_response_and_abstains_below_the_band() -> None:
     candidates = [candidate(0, "a", "b", source="samples"), candidate(1, "c", "d"), candidate(2, "e", "f")]
-    labels = [aggregate(f"p{i}", {(F, 0): ok(p)}) for i, p in enumerate((0.8, 0.3, 0.55))]
-    pairs = to_pairs(candidates, labels, min_gap=0.1)
+    labels = [aggregate(f"p{i}", votes({(F, 0): ok(p)})) for i, p in enumerate((0.8, 0.3, 0.55))]
+    pairs = to_pairs(candidates, labels, abstain=0.1)
     assert [(p.id, p.chosen.text, p.rejected.text) for p in pairs] == [("p0", "a", "b"), ("p1", "d", "c")]
     assert [p.p_chosen for p in pairs] == pytest.approx([0.8, 0.7], abs=1e-15)
     assert pairs[0].extra["origin"] == {"source": "samples"}

@@ -105,6 +105,8 @@ def _allowed(schema: Mapping[str, Any]) -> str:
     if "anyOf" in schema:
         options = [_allowed(option) for option in schema["anyOf"] if option.get("type") != "null"]
         return " or ".join(options)
+    if "$ref" in schema:
+        return "tables"
     if "enum" in schema:
         return "one of " + ", ".join(f'"{value}"' for value in schema["enum"])
     kind = schema.get("type")

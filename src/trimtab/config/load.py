@@ -231,6 +231,9 @@ def _problem(detail: dict[str, Any], layers: _Layers) -> list[str]:
     key = ".".join(location[:2])
     if len(location) >= 2 and key in fields():
         value = layers.tree[location[0]][location[1]]
+        if len(location) > 2 and fields()[key].allowed.endswith("tables"):
+            inside = ".".join(part for part in location[2:] if part not in ("[key]",))
+            return [f"{layers.origins[key]}: {key}.{inside} = {_show(detail.get('input'))}: {_lower(detail['msg'])}"]
         limit = f", at most {LARGEST_WHOLE}" if isinstance(value, int) and value > LARGEST_WHOLE else ""
         return [f"{layers.origins[key]}: {key} = {_show(value)}: it must be {fields()[key].allowed}{limit}"]
     if detail["type"] == "value_error":
@@ -262,6 +265,10 @@ def _unknown(key: str, where: str) -> str:
         return f"{where}: unknown section or key {key!r}" + (f", {advice}" if advice else "")
     what = f"unknown key {key!r}" if section in sections() else f"unknown section {section!r} in {key!r}"
     return f"{where}: {what}" + (f", did you mean {near!r}?" if near else "")
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _show(value: Any) -> str:

@@ -8,9 +8,18 @@ model is loaded.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 __all__ = [
     "Config",
@@ -173,6 +182,10 @@ class JudgeTable(Section):
     input_price: NonNegative | None = None
     output_price: NonNegative | None = None
 
+    @model_serializer(mode="wrap")
+    def _given(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in plain(self).items() if value is not None}
+
 
 class LabelConfig(Section):
     """The judges and how their verdicts become labels."""
@@ -244,7 +257,7 @@ class LabelConfig(Section):
             return {self.judge: self}
         # the whole has been checked, and a part of it breaks no rule
         return {
-            name: self.model_copy(update={"judges": {}, **table.model_dump(exclude_none=True)})
+            name: self.model_copy(update={"judges": {}, **table.model_dump()})
             for name, table in self.judges.items()
         }
 
@@ -252,7 +265,7 @@ class LabelConfig(Section):
         members = self.members().values()
         asked = {member.judge for member in members}
         named = len({(m.judge, m.model, m.base_url, m.simulated) for m in members})
-        unpriced = [m.judge for m in members if m.judge == "openai" and m.input_price is None and m.output_price is None]
+        unpriced = [m for m in members if m.judge == "openai" and m.input_price is None and m.output_price is None]
         return [
             (named < len(self.judges), "two of label.judges are the same judge: they would give the same verdicts"),
             ("openai" in asked and any(m.judge == "openai" and not m.model for m in members),
@@ -260,11 +273,11 @@ class LabelConfig(Section):
             (self.max_cost is not None and bool(unpriced),
              'max_cost needs input_price or output_price of every judge = "openai"'),
             (self.samples > 1 and self.temperature == 0 and bool(asked & {"openai", "local"}),
-             f"samples = {self.samples} at temperature = 0 would ask the same question {self.samples} times for the same "
-             "answer: raise temperature, or take several templates instead"),
+             f"samples = {self.samples} at temperature = 0 would ask the same question {self.samples} times for the "
+             "same answer: raise temperature, or take several templates instead"),
             (self.samples > 1 and not self.rationale and "local" in asked,
-             'samples > 1: judge = "local" without rationale reads probabilities and has nothing to repeat: take several '
-             "templates instead"),
+             'samples > 1: judge = "local" without rationale reads probabilities and has nothing to repeat: take '
+             "several templates instead"),
             (self.samples > 1 and bool(asked & {"likelihood", "construction"}),
              "samples > 1: the judges likelihood and construction have nothing to repeat"),
             (self.principles != "all" and "construction" in asked,

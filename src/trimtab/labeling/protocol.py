@@ -7,8 +7,8 @@ A request shows the two responses of a pair in one of two orders. A verdict spea
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -17,7 +17,16 @@ from trimtab.data.records import CandidatePair, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.runs.files import stable_hash
 
-__all__ = ["Judge", "JudgeIdentity", "JudgeRequest", "Order", "Outcome", "Verdict", "pair_hash"]
+__all__ = [
+    "Judge",
+    "JudgeIdentity",
+    "JudgeRequest",
+    "Order",
+    "Outcome",
+    "StreamingJudge",
+    "Verdict",
+    "pair_hash",
+]
 
 
 class Outcome(StrEnum):
@@ -53,12 +62,14 @@ class JudgeIdentity:
         model: the model behind it, so that other weights are another judge.
         template: hash of its instructions; empty where it has none.
         seed: of its own randomness.
+        wording: what people call the instructions; no part of the key.
     """
 
     name: str
     model: str = ""
     template: str = ""
     seed: int = 0
+    wording: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +78,18 @@ class JudgeRequest:
 
     Args:
         pair: the two responses.
-        constitution: what to judge by.
+        constitution: what to judge by: all of it.
         order: which response is shown first.
         sample: 0 for the first vote on this pair in this order, 1 for the second, ...
+        principle: id of the one principle that is asked about, which is then all that `constitution` holds; None: the
+            constitution as a whole.
     """
 
     pair: CandidatePair
     constitution: Constitution
     order: Order = Order.FORWARD
     sample: int = 0
+    principle: str | None = None
 
     @property
     def shown(self) -> tuple[Response, Response]:
@@ -94,6 +108,16 @@ class Verdict:
         p_first: P(pair.first > pair.second), for `ok` and `tie`; None otherwise.
         mass: probability that the judge's model gave to readable answers, where it is known.
         detail: the error, or the text that could not be read.
+        logprobs: log-probabilities (nats) of the answers for the pair's first and for its second response, as the
+            model gave them; None for one that the server did not list.
+        how: where the preference was read: `logprobs`, `schema` (structured output) or `text`; empty for judges that
+            answer in no words.
+        text: what the judge said, word for word.
+        rationale: the part of it before the verdict, where one was asked for.
+        prompt_tokens: read by the judge's model for this verdict.
+        completion_tokens: written by it.
+        cost: of all calls that it took, in the currency of the prices.
+        seconds: from the first call to the answer, waiting for rate limits and retries included.
 
     Raises:
         TrimtabError: `p_first` does not go with `outcome`, or is no probability.
@@ -103,6 +127,14 @@ class Verdict:
     p_first: float | None = None
     mass: float | None = None
     detail: str = ""
+    logprobs: tuple[float | None, float | None] | None = None
+    how: str = ""
+    text: str = ""
+    rationale: str = ""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         decided = self.outcome in (Outcome.OK, Outcome.TIE)
@@ -139,6 +171,29 @@ class Judge(Protocol):
 
     def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         """Answer every request, in order. A call that failed is a verdict with outcome `error`, not an exception."""
+
+
+@runtime_checkable
+class StreamingJudge(Judge, Protocol):
+    """A judge that answers many requests at once, each in its own time: one behind a server."""
+
+    def stream(
+        self, requests: Iterable[JudgeRequest], *, concurrency: int, stopping: Callable[[], bool]
+    ) -> Iterator[list[tuple[int, Verdict]]]:
+        """Take requests as places become free, and hand verdicts out as they come.
+
+        A request's place is free again when the iterator is asked for more: what was handed out is recorded by then, so
+        that never more than `concurrency` calls are unrecorded.
+
+        Args:
+            requests: read one at a time.
+            concurrency: requests being worked on at once.
+            stopping: asked several times a second; once True, no request is taken any more, and the calls under way
+                get a few seconds to end.
+
+        Yields:
+            (number of the request, verdict) of what has just been answered.
+        """
 
 
 def pair_hash(pair: CandidatePair) -> str:

@@ -1,8 +1,8 @@
 """The label store: every verdict ever given, in one SQLite file, so that none is asked for twice.
 
-Write-ahead logging with full synchronisation: a batch that `put` has returned from survives a killed process and a
+Write-ahead logging with full synchronisation: a batch that `record` has returned from survives a killed process and a
 power cut, several processes may read and write at once, and the file opens with any SQLite tool. Its format is counted
-in `PRAGMA user_version`.
+in `PRAGMA user_version`; a file of an older one is brought up to date in place. `store_schema` says what it looks like.
 """
 
 from __future__ import annotations
@@ -11,49 +11,61 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.labeling.protocol import JudgeIdentity, JudgeRequest, Outcome, Verdict, pair_hash
+from trimtab.labeling.claims import LEASE_SECONDS, is_alive
+from trimtab.labeling.protocol import JudgeIdentity, JudgeRequest, Outcome, Verdict
+from trimtab.labeling.questions import Key, Question, key_of
+from trimtab.labeling.store_schema import COLUMNS, VERDICT_COLUMNS, migrate, opening_error, row_of, utf8, verdict_of
+from trimtab.runs.files import writing
 
-__all__ = ["LabelStore"]
+__all__ = ["Claimed", "LabelStore"]
 
-SCHEMA_VERSION = 1
 BUSY_SECONDS = 30.0
 """How long a writer waits for another process's write."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS verdicts (
-    pair_hash TEXT NOT NULL, judge TEXT NOT NULL, model TEXT NOT NULL, template TEXT NOT NULL,
-    constitution TEXT NOT NULL, shown TEXT NOT NULL, sample INTEGER NOT NULL, seed INTEGER NOT NULL,
-    pair_id TEXT NOT NULL, outcome TEXT NOT NULL, p_first REAL, mass REAL, detail TEXT NOT NULL,
-    attempts INTEGER NOT NULL DEFAULT 1, recorded REAL NOT NULL,
-    PRIMARY KEY (pair_hash, judge, model, template, constitution, shown, sample, seed)
-) WITHOUT ROWID
-"""
-_SELECT = """
-SELECT outcome, p_first, mass, detail FROM verdicts WHERE pair_hash = ? AND judge = ? AND model = ? AND template = ?
-    AND constitution = ? AND shown = ? AND sample = ? AND seed = ?
+_CHUNK = 256
+"""Pairs looked up in one statement."""
+_PAIRS = ",".join("?" * _CHUNK)
+_WHERE_KEY = " AND ".join(f"{column} = ?" for column in Key._fields)
+_FIND = f"""
+SELECT pair_hash, shown, sample, {", ".join(VERDICT_COLUMNS)} FROM verdicts
+WHERE pair_hash IN ({_PAIRS}) AND judge = ? AND model = ? AND template = ? AND constitution = ? AND seed = ?
 """
 # the first real verdict stays, whoever else asked at the same time; an error gives way to whatever comes next
-_INSERT = """
-INSERT INTO verdicts (pair_hash, judge, model, template, constitution, shown, sample, seed,
-    pair_id, outcome, p_first, mass, detail, recorded)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET pair_id = excluded.pair_id, outcome = excluded.outcome, p_first = excluded.p_first,
-    mass = excluded.mass, detail = excluded.detail, recorded = excluded.recorded, attempts = attempts + 1
+_INSERT = f"""
+INSERT INTO verdicts ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})
+ON CONFLICT DO UPDATE SET {", ".join(f"{c} = excluded.{c}" for c in COLUMNS[len(Key._fields) :] if c != "attempts")},
+    attempts = verdicts.attempts + excluded.attempts
 WHERE verdicts.outcome = 'error'
 """
+_UNCLAIM = f"DELETE FROM claims WHERE {_WHERE_KEY}"
+_CLAIM = (
+    f"INSERT OR REPLACE INTO claims ({', '.join(Key._fields)}, owner, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 
-_Key = tuple[str, str, str, str, str, str, int, int]
+
+class Claimed(NamedTuple):
+    """What came of claiming questions.
+
+    Args:
+        mine: to be asked by the claimant.
+        recorded: answered by now, errors not among them.
+        busy: being asked by somebody else.
+    """
+
+    mine: list[Question]
+    recorded: dict[Key, Verdict]
+    busy: list[Question]
 
 
 class LabelStore:
-    """Verdicts by (pair content, judge, model, template, constitution, order, sample, seed).
+    """Verdicts by (pair content, judge, model, template, what was asked, order, sample, seed).
 
     Usable as a context manager, and from several threads and processes at once.
 
@@ -61,34 +73,51 @@ class LabelStore:
         path: the file; made, with its directory, where it does not exist.
 
     Raises:
-        TrimtabError: the file is no label store, or of a newer version of Trimtab.
+        TrimtabError: the file is no label store, of a newer version of Trimtab, or cannot be opened for writing.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.Lock()
+        with writing(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.RLock()
         try:
-            self._db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-            self._open()
-        except sqlite3.DatabaseError as error:
-            raise TrimtabError(
-                ErrorKind.DATA,
-                f"{self.path}: is not a usable label store: {error}",
-                "move the file away to start a new one",
-            ) from error
+            self._db = self._connect("FULL")
+            migrate(self._db, self.path)
+            # A lost claim costs a question asked twice at worst: not worth waiting for the disk.
+            self._claims = self._connect("NORMAL")
+        except sqlite3.Error as error:
+            raise opening_error(self.path, error) from error
 
-    def get(self, judge: JudgeIdentity, requests: Sequence[JudgeRequest]) -> list[Verdict | None]:
-        """The recorded verdict of each request, None where there is none; errors are returned as recorded."""
-        found: list[Verdict | None] = []
-        with self._lock, closing(self._db.cursor()) as cursor:
-            for key in _keys(judge, requests):
-                row = cursor.execute(_SELECT, key).fetchone()
-                found.append(None if row is None else Verdict(Outcome(row[0]), row[1], row[2], row[3]))
+    def _connect(self, synchronous: str) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute(f"PRAGMA synchronous = {synchronous}")
+        return db
+
+    # verdicts
+
+    def find(self, keys: Iterable[Key]) -> dict[Key, Verdict]:
+        """The recorded verdicts among `keys`, errors included."""
+        wanted = set(keys)
+        groups: dict[tuple[str, str, str, str, int], dict[str, None]] = {}
+        for key in wanted:
+            groups.setdefault((*key[1:5], key.seed), {})[key.pair_hash] = None
+        found: dict[Key, Verdict] = {}
+        with self._read() as cursor:
+            for group, hashes in groups.items():
+                listed = list(hashes)
+                for start in range(0, len(listed), _CHUNK):
+                    chunk = listed[start : start + _CHUNK]
+                    chunk += chunk[-1:] * (_CHUNK - len(chunk))  # one statement for every length
+                    for row in cursor.execute(_FIND, (*chunk, *group)):
+                        key = Key(row[0], *group[:4], row[1], row[2], group[4])
+                        if key in wanted:
+                            found[key] = verdict_of(row[3:])
         return found
 
-    def put(self, judge: JudgeIdentity, requests: Sequence[JudgeRequest], verdicts: Sequence[Verdict]) -> None:
-        """Record a batch in one transaction; on return it is on the disk.
+    def record(self, questions: Sequence[Question], verdicts: Sequence[Verdict]) -> None:
+        """Record answers in one transaction and give up the claims on their questions; on return it is on the disk.
 
         A verdict that is already recorded stays as it is, unless it is an error.
 
@@ -96,35 +125,114 @@ class LabelStore:
             TrimtabError: the disk is full, or another process wrote for too long; nothing of the batch is recorded.
         """
         now = time.time()
-        rows = [
-            (*key, request.pair.id, v.outcome.value, v.p_first, v.mass, v.detail, now)
-            for key, request, v in zip(_keys(judge, requests), requests, verdicts, strict=True)
-        ]
-        with self._lock, closing(self._db.cursor()) as cursor:
-            try:
-                cursor.execute("BEGIN IMMEDIATE")
-                cursor.executemany(_INSERT, rows)
-                cursor.execute("COMMIT")
-            except BaseException as error:
-                if self._db.in_transaction:  # on a full disk SQLite has rolled back itself
-                    cursor.execute("ROLLBACK")
-                if isinstance(error, sqlite3.OperationalError):
-                    raise TrimtabError(
-                        ErrorKind.FAILED,
-                        f"{self.path}: the last {len(rows)} verdicts cannot be recorded: {error}",
-                        "No verdict recorded before is lost: make room or allow writing there, then give the same "
-                        "command again; only what is missing is asked for.",
-                    ) from error
-                raise
+        rows = [row_of(q, v, now) for q, v in zip(questions, verdicts, strict=True)]
+        with self._write(self._db, f"the last {len(rows)} verdicts cannot be recorded") as cursor:
+            cursor.executemany(_INSERT, rows)
+            cursor.executemany(_UNCLAIM, [q.key for q in questions])
+
+    def get(self, judge: JudgeIdentity, requests: Sequence[JudgeRequest]) -> list[Verdict | None]:
+        """The recorded verdict of each request, None where there is none; errors are returned as recorded."""
+        keys = [key_of(judge, request) for request in requests]
+        found = self.find(keys)
+        return [found.get(key) for key in keys]
+
+    def put(self, judge: JudgeIdentity, requests: Sequence[JudgeRequest], verdicts: Sequence[Verdict]) -> None:
+        """As `record`, for requests to one judge."""
+        self.record([Question(key_of(judge, request), request, judge) for request in requests], verdicts)
+
+    # claims
+
+    def claim(self, questions: Sequence[Question], owner: str) -> Claimed:
+        """Claim questions for `owner` (see `claims.new_owner`), so that nobody else asks them meanwhile.
+
+        A recorded error is no answer: its question can be claimed.
+        """
+        now = time.time()
+        with self._write(self._claims, "questions cannot be claimed") as cursor:
+            recorded = {k: v for k, v in self._among(cursor, questions).items() if v.outcome is not Outcome.ERROR}
+            open_ = [q for q in questions if q.key not in recorded]
+            held = self._held(cursor, open_, owner, now)
+            mine = [q for q in open_ if q.key not in held]
+            cursor.executemany(_CLAIM, [(*q.key, owner, now + LEASE_SECONDS) for q in mine])
+        return Claimed(mine, recorded, [q for q in open_ if q.key in held])
+
+    def renew(self, owner: str) -> None:
+        """Put off the end of the owner's claims."""
+        with self._write(self._claims, "claims cannot be renewed") as cursor:
+            cursor.execute("UPDATE claims SET expires = ? WHERE owner = ?", (time.time() + LEASE_SECONDS, owner))
+
+    def release(self, owner: str) -> None:
+        """Give up the owner's claims."""
+        with self._write(self._claims, "claims cannot be given up") as cursor:
+            cursor.execute("DELETE FROM claims WHERE owner = ?", (owner,))
+
+    def _among(self, cursor: sqlite3.Cursor, questions: Sequence[Question]) -> dict[Key, Verdict]:
+        """As `find`, row by row, in the transaction of `cursor`."""
+        select = f"SELECT {', '.join(VERDICT_COLUMNS)} FROM verdicts WHERE {_WHERE_KEY}"
+        rows = ((q.key, cursor.execute(select, q.key).fetchone()) for q in questions)
+        return {key: verdict_of(row) for key, row in rows if row is not None}
+
+    def _held(self, cursor: sqlite3.Cursor, questions: Sequence[Question], owner: str, now: float) -> set[Key]:
+        """Keys that another living owner holds."""
+        select, alive = f"SELECT owner, expires FROM claims WHERE {_WHERE_KEY}", {owner: False}
+        held = set()
+        for question in questions:
+            row = cursor.execute(select, question.key).fetchone()
+            if row is None or row[1] < now:
+                continue
+            if row[0] not in alive:
+                alive[row[0]] = is_alive(row[0])
+            if alive[row[0]]:
+                held.add(question.key)
+        return held
+
+    # the file as a whole
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Every recorded verdict as a row of `store_schema.COLUMNS`, in the order of the key."""
+        with self._read() as cursor:
+            yield from cursor.execute(f"SELECT {', '.join(COLUMNS)} FROM verdicts ORDER BY {', '.join(Key._fields)}")
+
+    def insert(self, rows: Sequence[Sequence[Any]], *, replace: bool = False) -> None:
+        """Add rows of `store_schema.COLUMNS` in one transaction, where there is none yet or only an error.
+
+        Args:
+            replace: put them in the place of whatever is there.
+        """
+        overwrite = _INSERT.partition("ON CONFLICT")[0].replace("INSERT", "INSERT OR REPLACE", 1)
+        with self._write(self._db, f"{len(rows)} verdicts cannot be recorded") as cursor:
+            cursor.executemany(overwrite if replace else _INSERT, [[utf8(value) for value in row] for row in rows])
+
+    def verdict_records(self) -> Iterator[dict[str, Any]]:
+        """Every verdict in the form of a verdict file; see `trimtab.labeling.verdicts`."""
+        for row in self.rows():
+            named = dict(zip(COLUMNS, row, strict=True))
+            tokens = [named[c] for c in ("prompt_tokens", "completion_tokens") if named[c] is not None]
+            yield {
+                "pair_id": f"{named['pair_id']}#{named['pair_hash'][:8]}",
+                "judge": named["judge"],
+                "model": named["model"],
+                "template": named["wording"] or named["template"],
+                "principle": named["principle"] or None,
+                "order": {"forward": "12", "reversed": "21"}[named["shown"]],
+                "sample": named["sample"],
+                "status": named["outcome"],
+                "p_1": named["p_first"],
+                "mass": named["mass"],
+                "cost": named["cost"],
+                "tokens": sum(tokens) if tokens else None,
+                "latency": named["seconds"],
+            }
 
     def counts(self) -> dict[Outcome, int]:
         """Recorded verdicts by outcome, every outcome present."""
-        with self._lock, closing(self._db.cursor()) as cursor:
+        with self._read() as cursor:
             rows = dict(cursor.execute("SELECT outcome, COUNT(*) FROM verdicts GROUP BY outcome"))
         return {outcome: rows.get(outcome.value, 0) for outcome in Outcome}
 
     def close(self) -> None:
         """Close the file; the store cannot be used after it."""
+        self._claims.close()
         self._db.close()
 
     def __len__(self) -> int:
@@ -138,35 +246,43 @@ class LabelStore:
     ) -> None:
         self.close()
 
-    def _open(self) -> None:
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
-        # IMMEDIATE: two processes that open a new file at once must not both find it empty
-        self._db.execute("BEGIN IMMEDIATE")
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version > SCHEMA_VERSION:
-            self._db.execute("ROLLBACK")
-            raise TrimtabError(
-                ErrorKind.DATA,
-                f"{self.path}: was written by a newer Trimtab (format {version}, this one knows {SCHEMA_VERSION})",
-                "upgrade trimtab, or move the file away to start a new one",
-            )
-        self._db.execute(_SCHEMA)
-        self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        self._db.execute("COMMIT")
+    @contextmanager
+    def _read(self) -> Iterator[sqlite3.Cursor]:
+        """A cursor for reading.
 
+        Raises:
+            TrimtabError: the file is damaged, or another process kept it locked for too long.
+        """
+        with self._lock, closing(self._db.cursor()) as cursor:
+            try:
+                yield cursor
+            except sqlite3.DatabaseError as error:
+                raise TrimtabError(
+                    ErrorKind.DATA,
+                    f"{self.path}: recorded verdicts cannot be read: {error}",
+                    "what `sqlite3 FILE .recover` can save of a damaged file is a store again",
+                ) from error
 
-def _keys(judge: JudgeIdentity, requests: Sequence[JudgeRequest]) -> list[_Key]:
-    return [
-        (
-            pair_hash(r.pair),
-            judge.name,
-            judge.model,
-            judge.template,
-            r.constitution.hash,
-            r.order.value,
-            r.sample,
-            judge.seed,
-        )
-        for r in requests
-    ]
+    @contextmanager
+    def _write(self, db: sqlite3.Connection, failed: str) -> Iterator[sqlite3.Cursor]:
+        """A transaction that is whole or not at all.
+
+        Raises:
+            TrimtabError: the disk is full, or another process wrote for too long.
+        """
+        with self._lock, closing(db.cursor()) as cursor:
+            try:
+                cursor.execute("BEGIN IMMEDIATE")
+                yield cursor
+                cursor.execute("COMMIT")
+            except BaseException as error:
+                if db.in_transaction:  # on a full disk SQLite has rolled back itself
+                    cursor.execute("ROLLBACK")
+                if type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError):  # others are bugs of ours
+                    raise TrimtabError(
+                        ErrorKind.FAILED,
+                        f"{self.path}: {failed}: {error}",
+                        "No verdict recorded before is lost: make room or allow writing there, then give the same "
+                        "command again; only what is missing is asked for.",
+                    ) from error
+                raise

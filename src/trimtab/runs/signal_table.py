@@ -251,7 +251,7 @@ _LABEL = [
            _HEURISTIC, "noisy-labels"),
     _label("label/longer_wins_fraction", "fraction", "Share of decided labels for the longer response.",
            Band(0.35, 0.65), "people .64; from .75 suspicious", "judge-length-bias"),
-    _label("label/kept_fraction", "fraction", "Share of pairs decided enough to train on (label.min_gap)."),
+    _label("label/kept_fraction", "fraction", "Share of pairs decided enough to train on (label.abstain)."),
     _label("rate/verdicts_per_s", "verdicts/s", "Judge calls a second."),
 ]  # fmt: skip
 
