@@ -72,6 +72,8 @@ def prescribe(finding: Finding, log: Log | None) -> tuple[Prescription, ...]:
         key = key_of(knob, dialect, log)
         if dialect == "unknown":
             told.append(Prescription({knob: _rule(step)}, why))
+        elif key is None and _of_the_labels(knob):
+            told.append(Prescription({}, why))  # something to do where the labels are made
         elif key is None:
             without += _without_key(knob, dialect, step, why, log)
         elif (value := _value(step, knob, key, dialect, log)) is not None:
@@ -145,9 +147,9 @@ def _value(step: Step, knob: str, key: str, dialect: str, log: Log | None) -> An
 def _applies(step: Step, knob: str, key: str, old: Any, log: Log | None) -> bool:
     """Whether a step can help this run at all."""
     if knob == "kl_estimator":  # only k3 has the tail that k2 lacks
-        return old == "k3" or (old is None and _has_k3(log))
+        return bool(old == "k3") or (old is None and _has_k3(log))
     if knob == "dtype":  # float32 loses nothing that bfloat16 would bring back
-        return old != "float32"
+        return bool(old != "float32")
     unset = log is not None and old is None and key in _flat(log.config)
     return not (step.rule == "x" and unset)
 
@@ -257,10 +259,12 @@ def _spell(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def _of_the_labels(knob: str) -> bool:
+    return set(KEYS[knob]) == {"trimtab"}
+
+
 def _without_key(knob: str, dialect: str, step: Step, why: Message, log: Log | None) -> list[Prescription]:
     """A knob that the framework does not have: what it would do is said, and that it has no key here."""
-    if set(KEYS[knob]) <= {"trimtab", "sb3"} and knob not in ("value_normalisation", "advantage_whitening"):
-        return [Prescription({}, why)]  # something to do where the labels are made
     critic_free = log is not None and log.algorithm in ("grpo", "rloo", "reinforce")
     estimator = knob == "kl_estimator" and not _has_k3(log)
     if estimator or knob in _STANDS_IN or (critic_free and (knob in _CRITIC or knob.startswith("value"))):
@@ -276,7 +280,9 @@ _NAMES: Final = {
     "sb3": "Stable-Baselines3",
 }  # fmt: skip
 _CRITIC: Final = frozenset({"gamma", "lambda"})
-_STANDS_IN: Final = frozenset({"minibatches", "minibatch_size", "update_kl_stop", "value_warmup", "value_coef", "pm_centring",
+_STANDS_IN: Final = frozenset(
+    {"minibatches", "minibatch_size", "update_kl_stop", "value_warmup", "value_coef",
+                              "pm_centring",
                               "clip_range_high", "drop_flat_groups", "importance_cap"})  # fmt: skip
 """Knobs that only some frameworks have, next to a sibling; their absence is nothing to report."""
 

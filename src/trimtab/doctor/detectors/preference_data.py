@@ -127,8 +127,7 @@ def _noisy(material: JudgmentMaterial) -> Verdicts:
             told = [
                 evidence(id, "repeats", noise, contradictory=q.mean, n=again.repeated, low=low, high=_noise(q.high))
             ]
-            yield found(id, CRITICAL if low > NOISE_CRITICAL else WARNING, told, source=HEURISTIC,
-                        because_of="inconsistent-preferences")  # fmt: skip
+            yield found(id, CRITICAL if low > NOISE_CRITICAL else WARNING, told, source=HEURISTIC)  # fmt: skip
             return
     if len(soft) >= 50:
         doubt = float(np.minimum(soft, 1 - soft).mean())
