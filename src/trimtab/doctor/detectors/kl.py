@@ -83,11 +83,12 @@ def _explosion(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     out = [ruled_out(id, "spike"), ruled_out(id, "unit", unit=track.series.unit.value)]
     p = progress(r)
     hurt = p is not None and (p.fallen or p.flat)
-    severity = CRITICAL if track.late > 3 * bound and track.rows >= 20 else WARNING
+    severity, cause = CRITICAL if track.late > 3 * bound and track.rows >= 20 else WARNING, "cause"
     if r.beta == 0 and not hurt:  # nothing holds it, as was chosen
-        severity = INFO
-        out = [ruled_out(id, "free"), *out]
-    yield finding(id, severity, at, told, ruled_out=out, values={"bound": bound}, source="catalog D1; TRL FAQ")
+        severity, cause = INFO, "free"
+    yield finding(
+        id, severity, at, told, ruled_out=out, cause=cause, values={"bound": bound}, source="catalog D1; TRL FAQ"
+    )
 
 
 def _speed(r: Reading, track: Track, bound: float) -> Iterator[Finding]:
