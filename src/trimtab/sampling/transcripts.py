@@ -114,9 +114,9 @@ _NEW = r"(?:revis\w+|rewrit\w+|rewrote|rephras\w+|improved|updated|amended|modif
 _WORK = r"(?:response|answer|reply|version|text|message|revision|rewrite|draft)"
 _ANNOUNCED = re.compile(
     rf"""\s*[*#_]*\s*(?:
+        (?=[^\n:]{{0,180}}:)(?=[^\n:]*\b{_NEW})(?=[^\n:]*\b{_WORK}\b)
         (?:(?:sure|certainly|of\ course|okay|ok|absolutely)\b[^\n:\w]*)?
-        (?:here(?:'s|’s|\ is|\ are)|below\ is|this\ is|i(?:'ve|’ve|\ have)?\ {_NEW})
-        (?=[^\n:]{{0,160}}:)(?=[^\n:]*\b{_NEW})(?=[^\n:]*\b{_WORK}\b)[^\n:]*
+        (?:here(?:'s|’s|\ is|\ are)|below\ is|this\ is|i(?:'ve|’ve|\ have)?\ {_NEW})[^\n:]*
       | (?:my\ |the\ |a\ )?(?:{_NEW}|new|final)\ {_WORK}
       | (?:{_NEW}|{_WORK})
       | (?:好的[，,。！]?\s*)?以下是[^\n：:]{{0,20}}(?:修改|修订|改写|重写|更新)[^\n：:]{{0,20}}
