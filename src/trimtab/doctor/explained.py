@@ -61,7 +61,7 @@ class Explanation:
 
     def page(self) -> str:
         """For the docs, as Markdown."""
-        parts = [f"# {self.id}", _MADE, f"**{self.title}.** {self.what}"]
+        parts = [f"# {self.id}", _MADE, f"**{_plain(self.title)}.** {_plain(self.what)}"]
         for part, heading in _PARTS:
             items: tuple[str, ...] = getattr(self, part)
             if items:

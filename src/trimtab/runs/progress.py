@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-__all__ = ["Progress", "counter", "duration", "progress", "set_quiet"]
+__all__ = ["Progress", "counter", "duration", "is_quiet", "progress", "set_quiet"]
 
 _SECONDS_A_LINE = 2.0
 _quiet = False
