@@ -16,6 +16,7 @@ from trimtab.hostile import cut, visible, visible_html
 from trimtab.report import chain, sections
 from trimtab.report.curves import curves, number_table
 from trimtab.report.facts import Figure, figure_of, read_facts
+from trimtab.report.health import health
 from trimtab.report.verdict import Kind, verdict
 from trimtab.runs.files import atomic_write_text
 from trimtab.runs.run import Run
@@ -52,6 +53,7 @@ def render(run: Run) -> str:
         evaluation=sections.evaluation(facts),
         chain=chain.chain(facts),
         constitution=chain.constitution(facts),
+        health=health(run),
         curves=shown,
         missing_curves=missing,
         numbers={"header": header, "rows": rows},
@@ -64,7 +66,7 @@ def render(run: Run) -> str:
 
 
 def summary(run: Run) -> str:
-    """What `trimtab run` prints at the end: the verdict, the preference model, the training, where the report is."""
+    """What `trimtab run` prints at the end: verdict, preference model, training, the doctor's word, the report."""
     facts = read_facts(run)
     said = verdict(facts)
     lines = [f"{said.kind.capitalize()}: {said.sentence}", *said.details]
@@ -75,6 +77,9 @@ def summary(run: Run) -> str:
     if said.kind not in (Kind.UNTRAINED, Kind.UNMEASURED):
         lines.append(f"PPO: {len(facts.series('score/mean'))} iterations.")
     lines += facts.notes
+    said_by_doctor = health(run)
+    if said_by_doctor is not None:
+        lines.append(said_by_doctor.line)
     report = run.path / REPORT_NAME
     if report.is_file():
         lines.append(f"Report: {report}")
