@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,8 @@ def length_findings(material: Material, figures: Mapping[str, Any]) -> Iterator[
     yield DataFinding(
         "length-imbalance",
         Level.CRITICAL if low >= 0.85 else Level.WARNING,
-        f"The {which} response is chosen in {100 * lean:.0f} % of {counted(n, 'pair')} [{100 * low:.0f}, {100 * high:.0f}]. "
+        f"The {which} response is chosen in {100 * lean:.0f} % [{100 * low:.0f}, {100 * high:.0f}] of "
+        f"{counted(n, 'pair')}. "
         "A preference model can learn length instead of quality.",
         "Balance: trimtab data filter FILE -o OUT --balance-length",
         n,
@@ -217,7 +219,7 @@ def label_findings(material: Material) -> tuple[dict[str, Any], list[DataFinding
         "ties": int((p == 0.5).sum()),
         "strength": {
             f"{low:g}-{high:g}": int(((strength >= low) & ((strength < high) | (high == 1.0))).sum())
-            for low, high in zip(edges[:-1], edges[1:], strict=True)
+            for low, high in pairwise(edges)
         },
         "margin_quantiles": [float(q) for q in np.quantile(margins, [0.05, 0.25, 0.5, 0.75, 0.95])]
         if len(margins)

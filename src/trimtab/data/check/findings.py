@@ -33,13 +33,13 @@ class DataFinding:
     """One thing that a check found.
 
     Args:
-        id: its kind, such as `duplicates`; `data filter --drop` takes the kinds that can be filtered.
+        id: its kind, such as `duplicates`; `data filter --drop` takes those that name pairs.
         level: how much it matters.
         text: one sentence with the numbers.
         advice: what to do, a command where there is one.
         count: how many records (or other things; the text says which).
         share: count over what was looked at.
-        ids: ids of the pairs that the finding is about and that a filter would drop; empty where it speaks of the whole.
+        ids: ids of the pairs that it is about and that a filter would drop; empty where it speaks of the whole.
         notes: for some ids, why: the pair it repeats, the score it got.
         figures: numbers behind the text.
     """

@@ -1,4 +1,4 @@
-"""Which language a text is in, as far as its script and its commonest words tell; enough to see an answer in the wrong one."""
+"""Which language a text is in, as far as its script and its commonest words tell."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ _COMMON = {
 }
 _WORDS = {name: frozenset(text.split()) for name, text in _COMMON.items()}
 _ASKED = re.compile(
-    r"translat|翻译|译成|用英[文语]|用中文|in (?:english|chinese|french|german|spanish|italian|portuguese|dutch|japanese|korean"
-    r"|russian|arabic|hindi|greek|hebrew|thai|mandarin)|traduc|übersetz|перевед|英語|中国語|language|語言|语言|word for|say .* in ",
+    r"translat|翻译|译成|用英[文语]|用中文|in (?:english|chinese|mandarin|japanese|korean|thai)"
+    r"|in (?:french|german|spanish|italian|portuguese|dutch|russian|arabic|hindi|greek|hebrew)"
+    r"|traduc|übersetz|перевед|英語|中国語|language|語言|语言|word for|say .* in ",
     re.IGNORECASE,
 )
 _ENOUGH_LETTERS, _ENOUGH_WORDS = 20, 20

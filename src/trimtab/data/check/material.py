@@ -37,6 +37,12 @@ class Material:
         return len(self.pairs)
 
     @cached_property
+    def questions(self) -> Ints:
+        """[pairs] what the user says in each prompt, without the other roles' turns."""
+        said = (" ".join(m.content for m in p.prompt.messages if m.role == "user") for p in self.pairs)
+        return np.array(self.corpus.extend(said), dtype=np.int64)
+
+    @cached_property
     def keys(self) -> list[int]:
         """[texts of the corpus] the first text that reads the same but for white space."""
         first: dict[str, int] = {}

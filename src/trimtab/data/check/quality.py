@@ -1,7 +1,7 @@
-"""Responses that are no good as examples of anything: empty, cut off, refusing, looping, in the wrong language, echoing.
+"""Responses that teach nothing good: empty, cut off, refusing, looping, in the wrong language, echoing.
 
-Every mark is read off the text alone; where it is a guess (cut off without a `finished` column, language) the thresholds
-for calling it a finding are high.
+Every mark is read off the text alone; where it is a guess (cut off without a `finished` column, language) the share
+from which it is a warning is high.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ Flags = NDArray[np.bool_]
 
 _LONG = 20
 _REFUSAL = re.compile(
-    r"\W*(?:(?:i(?:'|’)?m|i am|we(?:'|’)re)\s+(?:very |really |so |truly )?(?:sorry|afraid|unable|not able|not comfortable)"
-    r"|i\s+(?:apologi[sz]e|must decline|have to decline|cannot|can(?:'|’)t|can not|won(?:'|’)t|will not|am not able|don(?:'|’)t feel comfortable)"
-    r"|sorry,? (?:but )?i\b|as an ai\b|unfortunately,? i (?:cannot|can(?:'|’)t|am)"
+    r"\W*(?:(?:i['’]?m|i am|we['’]re)\s+(?:very |really |so |truly )?(?:sorry|afraid|unable|not able|not comfortable)"
+    r"|i\s+(?:apologi[sz]e|must decline|have to decline|cannot|can['’]t|can not|won['’]t|will not|am not able)"
+    r"|i\s+don['’]t feel comfortable"
+    r"|sorry,? (?:but )?i\b|as an ai\b|unfortunately,? i (?:cannot|can['’]t|am)"
     r"|(?:很|非常|十分)?(?:抱歉|对不起|遗憾)|(?:我|作为).{0,12}(?:不能|无法|不可以)(?:为|帮|提供|回答|协助|满足|继续))",
     re.IGNORECASE,
 )
 _REMNANT = re.compile(
-    r"<\|[\w .-]{1,40}\|>|<｜[^｜<>]{1,40}｜>|\[/?INST\]|<</?SYS>>|</?s>|<(?:pad|unk|bos|eos|mask|start_of_turn|end_of_turn)>"
-    r"|\[(?:PAD|UNK|CLS|SEP|MASK)\]|&(?:nbsp|amp|lt|gt|quot|#\d{2,5});|</?(?:div|span|p|br|td|tr|table|font|h[1-6]|script|a)\b[^<>]{0,200}>"
+    r"<\|[\w .-]{1,40}\|>|<｜[^｜<>]{1,40}｜>|\[/?INST\]|<</?SYS>>|</?s>"
+    r"|<(?:pad|unk|bos|eos|start_of_turn|end_of_turn)>"
+    r"|\[(?:PAD|UNK|CLS|SEP|MASK)\]|&(?:nbsp|amp|lt|gt|quot|#\d{2,5});"
+    r"|</?(?:div|span|p|br|td|tr|table|font|h[1-6]|script|a)\b[^<>]{0,200}>"
     r"|\ufffd|(?:^|\n)\s*(?:#{2,3}\s*)?(?:Human|Assistant|USER|ASSISTANT|### ?Instruction|### ?Response):",
 )
 _ENDS = re.compile(r"[.!?。！？…:：;；\"'”’)\]）】》」』}>`~*|♥\u2600-\u27bf\U0001f000-\U0001faff]\s*\Z")

@@ -1,7 +1,7 @@
 """What the prompts are about: how many topics, how evenly, in words that show them.
 
-Prompts are bags of hashed words weighted by how rare a word is. They are clustered (spherical k-means), clusters of
-nearly the same words are joined, and exp(entropy) of the clusters' sizes is the effective number of topics. Beside it
+What the user says is a bag of hashed words weighted by how rare a word is, seen in its main directions. It is clustered
+(spherical k-means), clusters with similar centres are joined, and exp(entropy) of the clusters' sizes is the effective number of topics. Beside it
 stands the Vendi score, exp(entropy of the eigenvalues of the similarity matrix), which needs no clusters: the number of
 wholly different prompts that would be as diverse. Source: Friedman and Dieng, arXiv 2210.02410.
 """
@@ -26,7 +26,9 @@ __all__ = ["Topics", "coverage_findings", "topics"]
 _DIMENSIONS = 512
 _MOST_PROMPTS = 20_000
 _ITERATIONS = 12
-_JOIN = 0.35
+_JOIN = 0.45
+_COMMON = 0.2
+_DIRECTIONS = 50
 _FEW = 200
 
 Floats = NDArray[np.float32]
@@ -69,17 +71,18 @@ class Topics:
 
 def topics(material: Material, seed: int = 0) -> Topics:
     """Cluster the distinct prompts of some pairs."""
+    asked = material.questions  # before keys and signatures are taken: it adds texts
     keys = np.array([material.keys[i] for i in material.prompts], dtype=np.int64)
-    prompts, sizes = np.unique(keys, return_counts=True)
+    prompts, first, sizes = np.unique(keys, return_index=True, return_counts=True)
     rng = np.random.default_rng(seed)
-    some = prompts
-    if len(prompts) > _MOST_PROMPTS:
-        some = np.sort(rng.choice(prompts, _MOST_PROMPTS, replace=False))
+    some = asked[first]
+    if len(some) > _MOST_PROMPTS:
+        some = rng.choice(some, _MOST_PROMPTS, replace=False)
     rows = _vectors(material, some)
     filled = np.flatnonzero((rows != 0).any(axis=1))
     if len(filled) < 2:
         return Topics(len(prompts), len(some), float(len(filled)), float(len(filled)), (), (), _gini(sizes))
-    labels = _clusters(rows[filled], rng)
+    labels = _clusters(_main_directions(rows[filled]), rng)
     counts = np.bincount(labels)
     shares = counts / counts.sum()
     effective = math.exp(-math.fsum(s * math.log(s) for s in shares if s > 0))
@@ -95,8 +98,8 @@ def coverage_findings(material: Material, found: Topics) -> Iterator[DataFinding
         yield DataFinding(
             "few-topics",
             Level.WARNING,
-            f"The {counted(found.prompts, 'distinct prompt')} cover {found.effective:.1f} topics in effect; the largest "
-            f"({', '.join(words)}) holds {percent(share, 1)}.",
+            f"The {counted(found.prompts, 'distinct prompt')} cover {found.effective:.1f} topics in effect; the "
+            f"largest ({', '.join(words)}) holds {percent(share, 1)}.",
             "Add prompts from other sources: what is not asked is not learned.",
             found.prompts,
             share,
@@ -111,8 +114,8 @@ def coverage_findings(material: Material, found: Topics) -> Iterator[DataFinding
             "near-duplicate-prompts",
             level_of(share, 0.1, 2.0),
             f"{counted(len(found.near), 'prompt')} of {found.prompts:,} ({percent(len(found.near), found.prompts)}) "
-            f"{'is' if len(found.near) == 1 else 'are'} nearly the same as an earlier one ({NEAR:.0%} of the three-word "
-            "runs).",
+            f"{'is' if len(found.near) == 1 else 'are'} nearly the same as an earlier one ({NEAR:.0%} of the "
+            "three-word runs).",
             "Vary the prompts; keep near-duplicates on one side of any split.",
             len(found.near),
             share,
@@ -135,7 +138,9 @@ def _vectors(material: Material, numbers: NDArray[np.int64]) -> Floats:
     cells = np.unique(rows * size + tokens[at])
     rows, word = cells // size, cells % size
     documents = np.bincount(word, minlength=size)
-    weights = np.log(len(numbers) / np.maximum(documents, 1)) * (documents > 1)
+    # a word of one prompt joins nothing, a word of most prompts is about nothing
+    shared = (documents > 1) & (documents <= max(_COMMON * len(numbers), 2))
+    weights = np.log(len(numbers) / np.maximum(documents, 1)) * shared
     hashes = corpus.word_hashes[word]
     column = (hashes % np.uint64(_DIMENSIONS)).astype(np.int64)
     sign = 1.0 - 2.0 * ((hashes >> np.uint64(40)) & np.uint64(1)).astype(np.float64)
@@ -143,6 +148,19 @@ def _vectors(material: Material, numbers: NDArray[np.int64]) -> Floats:
     dense = flat.reshape(len(numbers), _DIMENSIONS).astype(np.float32)
     norms = np.linalg.norm(dense, axis=1, keepdims=True)
     result: Floats = np.divide(dense, norms, out=np.zeros_like(dense), where=norms > 0)
+    return result
+
+
+def _main_directions(rows: Floats) -> Floats:
+    """Rows in the directions in which they vary most: prompts of one topic seldom share a word, but share neighbours.
+
+    At most 50 directions, those with more than twice the mean eigenvalue. Source: Deerwester et al. (1990).
+    """
+    values, vectors = np.linalg.eigh((rows.T @ rows).astype(np.float64) / len(rows))
+    strong = np.flatnonzero(values > 2 * values.mean())[-_DIRECTIONS:]
+    found = (rows @ vectors[:, strong].astype(np.float32)).astype(np.float32)
+    norms = np.linalg.norm(found, axis=1, keepdims=True)
+    result: Floats = np.divide(found, norms, out=np.zeros_like(found), where=norms > 0)
     return result
 
 
@@ -160,12 +178,24 @@ def _clusters(rows: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
         np.add.at(sums, labels, rows)
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
         centres = np.where(norms > 0, sums / np.maximum(norms, 1e-12), centres)
-    alike = centres @ centres.T
-    together = Clusters(k)
-    for i, j in zip(*np.nonzero(np.triu(alike > _JOIN, 1)), strict=True):
-        together.join(int(i), int(j))
-    heads = np.array([together.head(i) for i in range(k)])
+    heads = _joined(np.stack([rows[labels == i].sum(axis=0) for i in range(k)]))
     return np.unique(heads[labels], return_inverse=True)[1].astype(np.int64)
+
+
+def _joined(sums: Floats) -> NDArray[np.int64]:
+    """[k] the cluster that each ends up in when, again and again, the two with the most similar centres are joined."""
+    heads = np.arange(len(sums))
+    sums = sums.astype(np.float64)
+    while True:
+        norms = np.linalg.norm(sums, axis=1, keepdims=True)
+        units = np.divide(sums, norms, out=np.zeros_like(sums), where=norms > 0)
+        alike = np.triu(units @ units.T, 1)
+        i, j = np.unravel_index(int(np.argmax(alike)), alike.shape)
+        if alike[i, j] <= _JOIN:
+            return heads
+        sums[i] += sums[j]
+        sums[j] = 0
+        heads[heads == j] = i
 
 
 def _spread_out(rows: Floats, k: int, rng: np.random.Generator) -> list[int]:
