@@ -26,6 +26,8 @@ __all__ = [
     "mcnemar_test",
     "normal_p",
     "sign_flip_test",
+    "student_p",
+    "student_quantile",
     "two_proportion_test",
 ]
 
@@ -262,6 +264,56 @@ def normal_p(z: float) -> float:
     """Two-sided p of a standard normal z."""
     # erfc keeps the digits of a small tail
     return math.erfc(abs(z) / math.sqrt(2))
+
+
+def student_p(t: float, freedom: float) -> float:
+    """Two-sided p of Student's t with any positive degrees of freedom; infinite ones give the normal's."""
+    if math.isinf(freedom):
+        return normal_p(t)
+    return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
+
+
+def student_quantile(level: float, freedom: float) -> float:
+    """The t that a two-sided interval of this level reaches to: 1.96 for .95 and many degrees of freedom.
+
+    Raises:
+        TrimtabError: a level outside (0, 1), or degrees of freedom that are not positive.
+    """
+    if not (0 < level < 1 and freedom > 0):
+        raise TrimtabError(
+            ErrorKind.FAILED, f"a t quantile of level {level} with {freedom} degrees of freedom", "both are positive"
+        )
+    low, high = 0.0, 1.0
+    while student_p(high, freedom) > 1 - level and high < 1e8:
+        high *= 2
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if student_p(middle, freedom) > 1 - level else (low, middle)
+    return high
+
+
+def _incomplete_beta(x: float, a: float, b: float) -> float:
+    """Regularised incomplete beta function by its continued fraction (Lentz). Source: DLMF 8.17.22."""
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    # the fraction converges fast on one side of the mean only
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(1 - x, b, a)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
+    value = d
+    for m in range(1, 500):
+        before = value
+        for term in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / (1 + term * d)
+            c = 1 + term / c
+            value *= c * d
+        if abs(value - before) < 1e-15 * abs(value):
+            break
+    return front * value
 
 
 def _quantiles(alpha: float, power: float) -> tuple[float, float]:

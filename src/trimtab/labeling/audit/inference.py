@@ -28,10 +28,14 @@ _FEWEST_A_SIDE = 10
 
 
 class Balanced(NamedTuple):
-    """A share with the reference labels made even, its standard error, and the shares on either side."""
+    """A share with the reference labels made even, its standard error, and the shares on either side.
+
+    `freedom`: degrees of freedom of the error, by Satterthwaite.
+    """
 
     share: float
     error: float
+    freedom: float
     with_side: float
     against_side: float
     n: int
@@ -120,14 +124,26 @@ def balanced_share(toward: Bools, reference: Bools, cluster: Clusters) -> Balanc
     if min(sizes) < _FEWEST_A_SIDE or clusters < 2:
         return None
     shares = [float(toward[side].mean()) for side in sides]
-    residual = np.zeros(len(toward))
-    extra = 0.0
-    for side, size, share in zip(sides, sizes, shares, strict=True):
-        residual[side] = 0.5 * (toward[side] - share) / size
-        extra += 0.25 * max(share * (1 - share), 0.25 / (size + 1)) / size**2
-    sums = np.bincount(np.unique(cluster, return_inverse=True)[1], residual)
-    variance = float((sums**2).sum()) * clusters / (clusters - 1) + extra
-    return Balanced(sum(shares) / 2, math.sqrt(variance), shares[0], shares[1], len(toward))
+    index = np.unique(cluster, return_inverse=True)[1]
+    halves = []
+    for side, share in zip(sides, shares, strict=True):
+        count = np.bincount(index[side], minlength=clusters).astype(np.float64)
+        total = np.bincount(index[side], toward[side], minlength=clusters)
+        halves.append(_half(total - share * count, count, float(toward[side].sum())))
+    residual, extra, freedom = (list(column) for column in zip(*halves, strict=True))
+    # both sides of one prompt are drawn together, which the sum of the residuals takes into account
+    variance = float(((residual[0] + residual[1]) ** 2).sum()) * clusters / (clusters - 1) + sum(extra)
+    own = [float((r**2).sum()) + e for r, e in zip(residual, extra, strict=True)]
+    degrees = sum(own) ** 2 / sum(v * v / f for v, f in zip(own, freedom, strict=True))
+    return Balanced(sum(shares) / 2, math.sqrt(variance), degrees, shares[0], shares[1], len(toward))
+
+
+def _half(residual: Floats, count: Floats, successes: float) -> tuple[Floats, float, float]:
+    """One side of a balanced share: residuals by cluster, the scatter of one cluster more, degrees of freedom."""
+    size, used = float(count.sum()), int((count > 0).sum())
+    share = (successes + 1) / (size + 2)
+    typical = float((count**2).sum()) / max(used, 1)
+    return 0.5 * residual / size, 0.25 * share * (1 - share) * typical / size**2, float(max(used - 1, 1))
 
 
 def rate(

@@ -18,7 +18,14 @@ from trimtab.labeling.audit.inference import balanced_share, finite, missing, sh
 from trimtab.labeling.audit.results import Check, CheckStatus
 from trimtab.labeling.verdicts import PairTexts, VerdictTable
 from trimtab.stats.resampling import bootstrap_sums, percentile_interval
-from trimtab.stats.significance import detectable_mean, holm, mantel_haenszel, mantel_haenszel_odds, normal_p
+from trimtab.stats.significance import (
+    detectable_mean,
+    holm,
+    mantel_haenszel,
+    mantel_haenszel_odds,
+    student_p,
+    student_quantile,
+)
 
 __all__ = ["FORMATS", "attribute", "format_bias", "format_features", "length_bias", "self_preference"]
 
@@ -91,15 +98,15 @@ def attribute(
     more["share_where_reference_has_it_not"] = balanced.against_side
     winner_first, has_first = table.winner[rows][known] == 1, sign[rows][known] == 1
     more |= _odds(winner_first, has_first, table.gold[rows][known] == 1, cluster[known], resamples, seed)
-    half = 1.96 * balanced.error
-    z = (balanced.share - 0.5) / balanced.error
+    half = student_quantile(0.95, balanced.freedom) * balanced.error
+    t = (balanced.share - 0.5) / balanced.error
     return Check(
         check,
         CheckStatus.OK,
         balanced.share,
         max(0.0, balanced.share - half),
         min(1.0, balanced.share + half),
-        normal_p(z),
+        student_p(t, balanced.freedom),
         n=balanced.n,
         null=0.5,
         threshold=THRESHOLD,
@@ -257,7 +264,9 @@ def self_preference(
     error = float(values.std())
     share = share_of(toward, table.cluster[rows])
     details |= {"plain_share": share.value, "plain_low": share.low, "plain_high": share.high, "adjusted": True}
-    p = normal_p(float(gap.mean()) / error) if error > 0 else 1.0
+    # the bootstrap's error over this many clusters, as Student's
+    freedom = max(len(np.unique(cluster)) - 1, 1)
+    p = student_p(float(gap.mean()) / error, freedom) if error > 0 else 1.0
     return Check(
         "self-preference",
         CheckStatus.OK,
