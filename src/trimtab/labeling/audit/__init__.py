@@ -22,8 +22,8 @@ from trimtab.labeling.audit.results import (
 )
 
 if TYPE_CHECKING:
-    from trimtab.labeling.audit.canary import canary, with_canary
     from trimtab.labeling.audit.measure import audit
+    from trimtab.labeling.audit.null_responses import canary, with_canary
 
 __all__ = [
     "BIASES",
@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
     # on first use: readers of results need neither the measures nor the judges
     from importlib import import_module
 
-    homes = {"audit": "measure", "canary": "canary", "with_canary": "canary"}
+    homes = {"audit": "measure", "canary": "null_responses", "with_canary": "null_responses"}
     if name not in homes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{homes[name]}"), name)
