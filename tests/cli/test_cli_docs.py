@@ -38,6 +38,17 @@ def test_check_fails_on_a_page_that_was_edited(tmp_path: Path, capsys: pytest.Ca
     assert page.read_text().endswith("edited\n")
 
 
+def test_the_page_of_a_finding_that_is_gone_is_stale_and_goes(tmp_path: Path):
+    assert main([str(tmp_path)]) == 0
+    assert "failures/kl-explosion.md" in pages()
+    gone = tmp_path / "failures" / "of-old.md"
+    gone.write_text("of old")
+    assert stale(tmp_path) == ["failures/of-old.md"]
+    assert main([str(tmp_path)]) == 0
+    assert stale(tmp_path) == []
+    assert not gone.exists()
+
+
 def test_the_pages_do_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatch):
     first = pages()
     monkeypatch.setenv("COLUMNS", "40")

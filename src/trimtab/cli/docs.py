@@ -1,7 +1,8 @@
 """Pages that are made from the code: `python -m trimtab.cli.docs [--check] [DIRECTORY]`.
 
-Writes cli.md (every command's help), settings.md (every setting) and signals.md (every signal) into `docs/`. With
-`--check` nothing is written: the exit code says whether the files are what the code would write now.
+Writes cli.md (every command's help), settings.md (every setting), signals.md (every signal) and failures/ (every
+finding of the doctor) into `docs/`. With `--check` nothing is written: the exit code says whether the files are what the
+code would write now.
 """
 
 from __future__ import annotations
@@ -19,20 +20,31 @@ __all__ = ["main", "pages", "stale"]
 
 _MADE = "<!-- Made from the code by `make docs`; change it there. -->"
 _WIDTH = 100
+_FAILURES = "failures"
 
 
 def pages() -> dict[str, str]:
-    """The pages by file name."""
-    return {"cli.md": _cli(), "settings.md": _settings(), "signals.md": _signals()}
+    """The pages by path below `docs/`."""
+    from trimtab.doctor import explained
+
+    failures = {f"{_FAILURES}/{name}": text for name, text in explained.pages().items()}
+    return {"cli.md": _cli(), "settings.md": _settings(), "signals.md": _signals(), **failures}
 
 
 def stale(directory: Path) -> list[str]:
-    """Names of the pages in `directory` that are not what the code would write."""
-    return [
+    """Paths of the pages in `directory` that are not what the code would write, or of no finding any more."""
+    made = pages()
+    old = [
         name
-        for name, text in pages().items()
+        for name, text in made.items()
         if not (directory / name).is_file() or (directory / name).read_text(encoding="utf-8") != text
     ]
+    return old + [name for name in _found(directory) if name not in made]
+
+
+def _found(directory: Path) -> list[str]:
+    """The pages of findings that are there."""
+    return sorted(path.relative_to(directory).as_posix() for path in (directory / _FAILURES).glob("*.md"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,10 +61,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in old:
             output.complain(f"error: {directory / name} is out of date\n  make docs")
         return 1 if old else 0
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
+    (directory / _FAILURES).mkdir(parents=True, exist_ok=True)
+    made = pages()
+    for name in [name for name in _found(directory) if name not in made]:
+        (directory / name).unlink()
+    for name, text in made.items():
         (directory / name).write_text(text, encoding="utf-8")
-        output.say(f"wrote {directory / name}")
+    output.say(f"wrote {len(made)} pages into {directory}")
     return 0
 
 
@@ -63,8 +78,8 @@ def _cli() -> str:
     parts = [
         "# Commands",
         _MADE,
-        "Data goes to stdout, narration to stderr. Exit codes: 0 ok; 1 failed; 2 usage or settings; 4 an extra or a "
-        "credential is missing; 130 interrupted. With `--json` an error is "
+        "Data goes to stdout, narration to stderr. Exit codes: 0 ok; 1 failed; 2 usage or settings; 3 sick (doctor); "
+        "4 an extra or a credential is missing; 5 inconclusive (doctor); 130 interrupted. With `--json` an error is "
         '`{"error": {"kind", "message", "hint"}}` on stdout, and lists carry `count` and `truncated`.',
     ]
     for path, text in _helps(command, "trimtab", None):

@@ -1,14 +1,8 @@
-"""Every failure that the doctor knows, explained: for `trimtab explain` and the pages in docs/failures/.
-
-`python -m trimtab.doctor.explained [--check] [DIRECTORY]` writes the pages, or says whether they are current.
-"""
+"""Every failure that the doctor knows, explained: for `trimtab explain` and the pages in docs/failures/."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from trimtab.doctor.finding import Message
@@ -16,7 +10,7 @@ from trimtab.doctor.messages.catalogue import MESSAGES, render
 from trimtab.doctor.render import Line, Part, fold
 from trimtab.doctor.telling import docs_page
 
-__all__ = ["Explanation", "explained", "main", "pages", "stale"]
+__all__ = ["Explanation", "explained", "pages"]
 
 _MADE = "<!-- Made from the code by `make docs`; change src/trimtab/doctor/messages/explain.py. -->"
 _PARTS = (("signals", "face.signals"), ("confusers", "face.confusers"), ("fixes", "face.fixes"))
@@ -98,42 +92,6 @@ def pages() -> dict[str, str]:
     return {"README.md": index, **{f"{e.id}.md": e.page() for e in known.values()}}
 
 
-def stale(directory: Path) -> list[str]:
-    """Names of the pages in `directory` that are missing, not what the code would write, or of no finding."""
-    made = pages()
-    found = {path.name: path.read_text(encoding="utf-8") for path in directory.glob("*.md")}
-    return sorted(name for name in made.keys() | found.keys() if made.get(name) != found.get(name))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write or check the pages; returns the exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    check = "--check" in arguments
-    names = [a for a in arguments if a != "--check"]
-    if len(names) > 1 or any(name.startswith("-") for name in names):
-        sys.stderr.write("error: usage: python -m trimtab.doctor.explained [--check] [DIRECTORY]\n")
-        return 2
-    directory = Path(names[0] if names else "docs/failures")
-    old = stale(directory)
-    if check:
-        for name in old:
-            sys.stderr.write(f"error: {directory / name} is out of date\n  make docs\n")
-        return 1 if old else 0
-    directory.mkdir(parents=True, exist_ok=True)
-    made = pages()
-    for name in old:
-        if name in made:
-            (directory / name).write_text(made[name], encoding="utf-8")
-        else:
-            (directory / name).unlink()
-        sys.stderr.write(f"{'wrote' if name in made else 'removed'} {directory / name}\n")
-    return 0
-
-
 def _plain(text: str) -> str:
     """Text that Markdown leaves as it is where it would else start an element."""
     return text.replace("<", "\\<")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
