@@ -1,8 +1,8 @@
 """Pages that are made from the code: `python -m trimtab.cli.docs [--check] [DIRECTORY]`.
 
 Writes cli.md (every command's help), settings.md (every setting), signals.md (every signal) and failures/ (every
-finding of the doctor) into `docs/`. With `--check` nothing is written: the exit code says whether the files are what the
-code would write now.
+finding of the doctor) into `docs/`. With `--check` nothing is written: the exit code says whether the files are what
+the code would write now.
 """
 
 from __future__ import annotations

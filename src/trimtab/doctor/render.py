@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trimtab.doctor.diagnosis import Diagnosis, Status
-from trimtab.doctor.finding import Evidence, Finding, Message, Prescription, Severity
+from trimtab.doctor.finding import Finding, Message, Prescription, Severity
 from trimtab.doctor.log import Log, Skipped
 from trimtab.doctor.messages.catalogue import render
 from trimtab.doctor.telling import (
@@ -156,8 +156,7 @@ class _Page:
 
     def body(self, finding: Finding, rail: str, *, whole: bool) -> None:
         self.paragraph(self.told(finding.cause), rail, "  ")
-        for item in finding.evidence:
-            self.evidence(item, rail)
+        self.evidence(finding, rail)
         for reason in finding.ruled_out:
             self.paragraph(self.say("face.ruled-out", reason=reason), rail, "    ", "dim", first="  - ")
         self.fixes(finding, rail, whole=whole)
@@ -166,14 +165,19 @@ class _Page:
         if whole:
             self.paragraph(self.say("face.more", finding=finding.id), rail, "  ", "dim")
 
-    def evidence(self, item: Evidence, rail: str) -> None:
-        self.paragraph(self.told(item.text), rail, "    ", first="  - ")
-        spark = sparkline(item.curve, _SPARK, ascii_only=self.ascii_only)
-        if spark:
+    def evidence(self, finding: Finding, rail: str) -> None:
+        """Each sentence, and once for each series its curve."""
+        drawn: set[str] = set()
+        for item in finding.evidence:
+            self.paragraph(self.told(item.text), rail, "    ", first="  - ")
+            spark = "" if item.signal in drawn else sparkline(item.curve, _SPARK, ascii_only=self.ascii_only)
+            if not spark:
+                continue
             name = visible(item.signal)
-            self.lines.append(
-                (Part(rail, "dim"), Part(f"    {spark}", "cyan"), Part(f"  {name}" if name else "", "dim"))
-            )
+            if name:
+                drawn.add(item.signal)
+            line = (Part(rail, "dim"), Part(f"    {spark}", "cyan"), Part(f"  {name}" if name else "", "dim"))
+            self.lines.append(line)
 
     def fixes(self, finding: Finding, rail: str, *, whole: bool) -> None:
         if not finding.prescriptions:
@@ -204,8 +208,7 @@ class _Page:
         for finding in quiet:
             self.header(finding, "  ")
             self.paragraph(self.told(finding.cause), "  ", "  ")
-            for item in finding.evidence:
-                self.evidence(item, "  ")
+            self.evidence(finding, "  ")
 
     def gaps(self) -> None:
         found = gaps(self.diagnosis.not_diagnosable)
