@@ -24,6 +24,7 @@ from trimtab.doctor.judgment_roles import (
     ids_of,
     is_text,
     judge_column,
+    last_turn,
     lengths_of,
     name_of,
     names_in,
@@ -63,7 +64,11 @@ def find_pairs(columns: Columns) -> PairTable | None:
         assert a is not None
         assert b is not None
         asked = text_of(prompt.values[i]) if prompt is not None else None
-        triples.append((asked, a, b) if asked is not None else _without_common_start(a, b))
+        before, last = last_turn(one.values[i])
+        if asked is not None or before:
+            triples.append((before if asked is None else asked, last, last_turn(two.values[i])[1]))
+        else:
+            triples.append(_without_common_start(a, b))
     soft = next((c for c in columns.values() if c.words in (("p", "chosen"), ("prob", "chosen"))), None)
     p = np.array([math.nan if soft is None else number(soft.values[i]) for i in rows], dtype=np.float64)
     makers = generators_of(columns, "sides")

@@ -29,6 +29,7 @@ __all__ = [
     "ids_of",
     "is_text",
     "judge_column",
+    "last_turn",
     "lengths_of",
     "name_of",
     "names_in",
@@ -73,6 +74,13 @@ def text_of(value: Any) -> str | None:
     if isinstance(value, list) and value and all(isinstance(m, dict) and "content" in m for m in value):
         return "\n\n".join(f"{m.get('role', '')}: {m['content']}" for m in value)
     return None
+
+
+def last_turn(value: Any) -> tuple[str, str]:
+    """What came before the response, and the response: messages are taken apart, a text is all response."""
+    if isinstance(value, list) and text_of(value) is not None:
+        return text_of(value[:-1]) or "", str(value[-1]["content"])
+    return "", text_of(value) or ""
 
 
 def gold_of(columns: Columns) -> Verdicts | None:
@@ -143,7 +151,7 @@ def texts_of(columns: Columns) -> tuple[tuple[str, str], ...]:
         for a, b in paired(columns.values(), family):
             names = a.has("model", "generator", "policy", "system", "id", "winner") or not (is_text(a) and is_text(b))
             if not names and read_winners(a) is None:
-                return tuple((text_of(x) or "", text_of(y) or "") for x, y in zip(a.values, b.values, strict=True))
+                return tuple((last_turn(x)[1], last_turn(y)[1]) for x, y in zip(a.values, b.values, strict=True))
     return ()
 
 

@@ -42,8 +42,8 @@ class Triads(NamedTuple):
 
 
 def normalised(text: str) -> str:
-    """A text without case, punctuation, spaces and digits' values: what is equal in this form is a near-duplicate."""
-    return _NOISE.sub(" ", re.sub(r"\d+", "0", text.casefold())).strip()
+    """A text without case, punctuation and runs of spaces: what is equal in this form is a near-duplicate."""
+    return _NOISE.sub(" ", text.casefold()).strip()
 
 
 def comparisons_of_pairs(pairs: PairTable) -> Comparisons:
@@ -101,7 +101,7 @@ def triads(compared: Comparisons) -> Triads:
 
 
 def duplicates(pairs: PairTable) -> float:
-    """Share of pairs that repeat an earlier one, up to case, punctuation and numbers."""
+    """Share of pairs that repeat an earlier one, up to case and punctuation."""
     keys = {
         (normalised(p), normalised(a), normalised(b))
         for p, a, b in zip(pairs.prompt, pairs.chosen, pairs.rejected, strict=True)

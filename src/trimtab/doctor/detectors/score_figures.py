@@ -19,7 +19,8 @@ Floats = NDArray[np.float64]
 
 _LARGEST: Final = 5000
 """Pairs that the slower figures are computed on; more are thinned evenly."""
-_LIKELIHOOD: Final = 10.8
+_LIKELIHOOD: Final = 6.63
+"""Twice the log-likelihood ratio that chance reaches once in a hundred."""
 
 
 class Noise(NamedTuple):
@@ -48,7 +49,7 @@ def log_likelihood(margins: Floats, temperature: float) -> float:
 
 
 def bare_logits(table: ScoreTable) -> bool:
-    """Whether sigmoid(margin) can be a probability: the scores are neither squashed into [0, 1] nor marks on a scale."""
+    """Whether sigmoid(margin) can be a probability: scores neither squashed into [0, 1] nor marks on a scale."""
     scores = np.concatenate([table.first, table.second])
     scores = scores[np.isfinite(scores)]
     if not len(scores):

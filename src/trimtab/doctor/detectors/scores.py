@@ -343,12 +343,12 @@ def _noisy(table: ScoreTable) -> Verdicts:
         yield NotDiagnosable(id, (f"{CALIBRATION_N} pairs or more (there are {len(margins)})",), "underpowered")
         return
     noise = label_noise(margins)
-    if noise is not None and noise.low > NOISE:
+    if noise is not None and noise.share > NOISE and noise.low > NOISE / 2:
         told = [
             evidence(id, "plateau", noise.share, low=noise.low, high=noise.high, n=len(margins)),
             evidence(id, "confident", noise.confident, n=max(len(margins) // 10, 1)),
         ]
-        yield found(id, CRITICAL if noise.low > 0.25 else WARNING, told, source="heuristic",
+        yield found(id, CRITICAL if noise.low > 0.2 else WARNING, told, source="heuristic",
                     cause="cause-plateau", ruled_out=("close-calls",))  # fmt: skip
 
 

@@ -239,8 +239,8 @@ MESSAGES: Final[Mapping[str, Text]] = {
     ),
     # low-diversity
     "low-diversity.duplicates": Text(
-        "{value:.1%} of {n} pairs repeat an earlier one, up to case, punctuation and numbers",
-        "{n} 个偏好对中，{value:.1%} 与前面的重复（忽略大小写、标点和数字）",
+        "{value:.1%} of {n} pairs repeat an earlier one, up to case and punctuation",
+        "{n} 个偏好对中，{value:.1%} 与前面的重复（忽略大小写和标点）",
     ),
     "low-diversity.prompts": Text(
         "{n} pairs come from prompts worth {value:.1f} equally frequent ones",
