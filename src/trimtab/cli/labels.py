@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trimtab.cli import output
-from trimtab.cli.options import JsonOutput, Quiet, Settings
+from trimtab.cli.options import JsonOutput, Panel, Quiet, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,13 +16,18 @@ if TYPE_CHECKING:
     from trimtab.labeling.audit import Agreement, Audit, Estimate, JudgeAudit, SliceAudit
     from trimtab.labeling.verdict_project import ProjectVerdicts
 
-__all__ = ["app", "audit"]
+__all__ = ["app", "audit", "register"]
 
 app = typer.Typer(help="Labels: audit the judges, move labels in and out.", no_args_is_help=False)
+"""The group `labels`; other modules add their commands to it."""
 
 _FULL_TABLES = 3
 """With more judges than this only headline and verdict line are printed of each."""
 _MOST_ROWS = 20
+
+
+def register(root: typer.Typer) -> None:
+    root.add_typer(app, name="labels", rich_help_panel=Panel.LOOK)
 
 
 @app.command("audit")
