@@ -17,6 +17,7 @@ from trimtab.errors import TrimtabError
 from trimtab.labeling.labels import label_pairs
 from trimtab.labeling.local import LikelihoodJudge, LocalJudge
 from trimtab.labeling.protocol import JudgeRequest, Order, Outcome
+from trimtab.labeling.templates import Template, fence_of
 from trimtab.models.roles import CausalModel
 from trimtab.models.tokens import TextCodec
 from trimtab.worlds.model import build_tokenizer
@@ -24,6 +25,7 @@ from trimtab.worlds.model import build_tokenizer
 TEMPLATE = (
     "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}{% if add_generation_prompt %}assistant{% endif %}"
 )
+WORDING = Template("short", "{principles}", "{prompt} A {first} B {second} {code}", "letter", "reasons")
 
 
 @pytest.fixture(scope="module")
@@ -82,18 +84,16 @@ def test_local_reads_the_letters_of_the_question_in_the_order_shown(
     model: CausalModel, tokenizer: PreTrainedTokenizerFast, constitution: Constitution, chat: str
 ) -> None:
     codec = TextCodec(tokenizer, chat)  # type: ignore[arg-type]
-    judge = LocalJudge(model, codec, "m", min_mass=0.0)
+    judge = LocalJudge(model, codec, "m", WORDING, min_mass=0.0)
     letters = tokenizer.convert_tokens_to_ids(["A", "B"])
     asked = [JudgeRequest(p, constitution, order) for p in pairs() for order in Order]
     for request, verdict in zip(asked, judge.judge(asked), strict=True):
         a, b = (request.pair.first, request.pair.second)
         if request.order is Order.REVERSED:
             a, b = b, a
-        system = f"You compare two responses to the same prompt by these principles:\n\n{constitution.render()}"
-        question = (
-            f"Prompt:\nthe seed and soil\n\nResponse A:\n{a.text}\n\nResponse B:\n{b.text}\n\n"
-            "Which response follows the principles better? Answer with one letter, A or B."
-        )
+        system, question = WORDING.messages(request)
+        assert question == f"the seed and soil A {a.text} B {b.text} {fence_of(request)}\n\nletter"
+        assert system == constitution.render()
         turns = [{"role": "system", "content": system}, {"role": "user", "content": question}]
         if chat == "auto":
             ids = tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
@@ -108,11 +108,49 @@ def test_local_reads_the_letters_of_the_question_in_the_order_shown(
 def test_local_without_mass_on_the_letters_is_unparsed_and_the_mass_is_kept(
     model: CausalModel, codec: TextCodec, constitution: Constitution
 ) -> None:
-    (verdict,) = LocalJudge(model, codec, "m", min_mass=0.999).judge([JudgeRequest(pairs()[0], constitution)])
+    (verdict,) = LocalJudge(model, codec, "m", WORDING, min_mass=0.999).judge([JudgeRequest(pairs()[0], constitution)])
     assert verdict.outcome is Outcome.UNPARSED
     assert verdict.p_first is None
     assert verdict.mass is not None
     assert 0 < verdict.mass < 0.999
+
+
+def test_local_reasons_first_and_reads_the_letters_after_its_verdict(
+    model: CausalModel, codec: TextCodec, constitution: Constitution
+) -> None:
+    judge = LocalJudge(model, codec, "m", WORDING, rationale=True, max_new_tokens=6, min_mass=0.0, seed=4)
+    letters = codec.tokenizer.convert_tokens_to_ids(["A", "B"])
+    asked = [JudgeRequest(p, constitution, order) for p in pairs() for order in Order]
+    verdicts = judge.judge(asked)
+    assert len({v.rationale for v in verdicts}) > 1
+    for request, verdict in zip(asked, verdicts, strict=True):
+        system, question = WORDING.messages(request, reasons=True)
+        assert question.endswith("reasons")
+        turns = [{"role": "system", "content": system}, {"role": "user", "content": question}]
+        ids = codec.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
+        said = codec.tokenizer(verdict.rationale, add_special_tokens=False).input_ids
+        ids = ids + said + codec.tokenizer("\nVerdict:", add_special_tokens=False).input_ids
+        p_a, p_b = next_token(model, ids)[letters].tolist()
+        expected = p_a / (p_a + p_b) if request.order is Order.FORWARD else p_b / (p_a + p_b)
+        assert verdict.p_first == pytest.approx(expected, abs=1e-5)
+    # neither its neighbours in a batch nor another run change what it says
+    assert judge.judge(asked[2:3])[0].rationale == verdicts[2].rationale
+    other = LocalJudge(model, codec, "m", WORDING, rationale=True, max_new_tokens=6, min_mass=0.0, seed=5)
+    assert [v.rationale for v in other.judge(asked)] != [v.rationale for v in verdicts]
+
+
+def test_likelihood_asked_about_one_principle_leaves_the_others_out(
+    model: CausalModel, codec: TextCodec, constitution: Constitution
+) -> None:
+    judge = LikelihoodJudge(model, codec, "m")
+    under_warm = replace(pairs()[0], origin={"source": "contrast", "principle": "warm"})
+    found, expected = judge.judge(
+        [
+            JudgeRequest(under_warm, constitution.only("short"), principle="short"),
+            JudgeRequest(pairs()[0], constitution.only("short")),
+        ]
+    )
+    assert found.p_first == pytest.approx(expected.p_first, abs=1e-6)
 
 
 def test_what_does_not_fit_the_context_is_an_error_and_the_rest_is_answered(
@@ -120,7 +158,7 @@ def test_what_does_not_fit_the_context_is_an_error_and_the_rest_is_answered(
 ) -> None:
     long = replace(pairs()[0], first=Response("seed " * 120))
     asked = [JudgeRequest(p, constitution) for p in (pairs()[1], long, pairs()[2])]
-    for judge in (LocalJudge(model, codec, "m", min_mass=0.0), LikelihoodJudge(model, codec, "m")):
+    for judge in (LocalJudge(model, codec, "m", WORDING, min_mass=0.0), LikelihoodJudge(model, codec, "m")):
         verdicts = judge.judge(asked)
         assert [v.outcome for v in verdicts] == [Outcome.OK, Outcome.ERROR, Outcome.OK]
         assert "context of 120" in verdicts[1].detail
@@ -200,6 +238,10 @@ def test_other_weights_or_instructions_are_another_judge(
     judges = [
         LocalJudge(model, chat, "m"),
         LocalJudge(model, chat, "other"),
+        LocalJudge(model, chat, "m", WORDING),
+        LocalJudge(model, chat, "m", rationale=True),
+        LocalJudge(model, chat, "m", rationale=True, seed=1),
+        LocalJudge(model, chat, "m", rationale=True, temperature=0.5),
         LocalJudge(model, plain, "m"),
         LikelihoodJudge(model, chat, "m"),
         LikelihoodJudge(model, chat, "m", sharpness=2.0),

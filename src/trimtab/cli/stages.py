@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from trimtab.cli import output
+from trimtab.cli.label import label
 from trimtab.cli.options import Again, JsonOutput, Panel, ProjectDirectory, Quiet, RunName, Settings
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ __all__ = ["emit_figures", "register", "stage"]
 _HELP: dict[StageName, str] = {
     "sft": "Fine-tune on demonstrations; makes the reference policy.",
     "sample": "Sample pairs of responses to be compared.",
-    "label": "Let the judge label the pairs by the constitution.",
+    "label": "",  # has options of its own
     "ppo": "Train the policy with PPO, RLOO or GRPO.",
     "eval": "Compare the trained policy with the reference on held-out prompts.",
     "report": "Write report.html and print what it says.",
@@ -29,7 +30,10 @@ _HELP: dict[StageName, str] = {
 
 def register(app: typer.Typer) -> None:
     for name, text in _HELP.items():
-        app.command(name, help=text, rich_help_panel=Panel.STAGES)(_command(name))
+        if name == "label":
+            app.command(name, rich_help_panel=Panel.STAGES)(label)
+        else:
+            app.command(name, help=text, rich_help_panel=Panel.STAGES)(_command(name))
 
 
 def _command(stage_name: StageName) -> Any:

@@ -214,7 +214,7 @@ class _Desk:
 def _patient() -> Iterator[Callable[[], bool]]:
     """Whether to stop: the first Ctrl-C or SIGTERM only says so, a second one does what it would have done."""
     asked: list[int] = []
-    before = {}
+    before: dict[signal.Signals, Callable[[int, FrameType | None], object]] = {}
 
     def note(number: int, frame: FrameType | None) -> None:
         handler = before[signal.Signals(number)]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -13,7 +16,9 @@ from trimtab.constitution import Principle
 from trimtab.data.records import CandidatePair, Message, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.judges import JudgeContext
-from trimtab.labeling.protocol import JudgeIdentity, JudgeRequest, Outcome, Verdict
+from trimtab.labeling.protocol import JudgeIdentity, JudgeRequest, Order, Outcome, Verdict, pair_hash
+from trimtab.labeling.templates import PLAIN, Template
+from trimtab.models.generation import generate
 from trimtab.models.logprobs import response_logprobs
 from trimtab.models.roles import CausalModel
 from trimtab.models.tokens import TextCodec, left_pad, right_pad
@@ -21,25 +26,31 @@ from trimtab.runs.files import stable_hash
 
 __all__ = ["LikelihoodJudge", "LocalJudge", "make_likelihood", "make_local"]
 
-SYSTEM = "You compare two responses to the same prompt by these principles:\n\n{principles}"
-QUESTION = (
-    "Prompt:\n{prompt}\n\nResponse A:\n{first}\n\nResponse B:\n{second}\n\n"
-    "Which response follows the principles better? Answer with one letter, A or B."
-)
-ANSWER = "\n\nAnswer:"
-"""Ends the text of a judge without a chat template."""
+ANSWER, VERDICT = "\n\nAnswer:", "\nVerdict:"
+"""End the text of a judge without a chat template, and the reasons of one that gave them."""
+_VERDICT = re.compile(r"\W*verdict\b", re.IGNORECASE)
+_REASON_TOKENS = 128
+_COLDEST = 1e-3
+"""Stands for temperature 0: there is no greedy decoding here."""
 
 
 class LocalJudge:
     """Asks a causal model which response is better and reads the next token's probabilities of the letters A and B.
 
     P(A) / (P(A) + P(B)) is the verdict; the sum, the mass, says whether the model was answering the question at all.
+    With a rationale the model first writes what it thinks, up to where it names a verdict or stops; the letters are
+    read after "Verdict:".
 
     Args:
         model: the judge's model.
         codec: its text codec; without a chat template the question is plain text.
         model_id: what stands for the model's weights in the label store.
+        template: the wording.
+        rationale: let the model reason before its verdict.
+        temperature: at which reasons are sampled, above 0.
+        max_new_tokens: longest reasons.
         min_mass: below this mass the verdict is `unparsed`.
+        seed: of the sampling of reasons.
 
     Raises:
         TrimtabError: the tokenizer has no single token for A or for B.
@@ -47,28 +58,77 @@ class LocalJudge:
 
     sees_order = True
 
-    def __init__(self, model: CausalModel, codec: TextCodec, model_id: str, *, min_mass: float = 0.01) -> None:
+    def __init__(
+        self,
+        model: CausalModel,
+        codec: TextCodec,
+        model_id: str,
+        template: Template = PLAIN,
+        *,
+        rationale: bool = False,
+        temperature: float = 1.0,
+        max_new_tokens: int = _REASON_TOKENS,
+        min_mass: float = 0.01,
+        seed: int = 0,
+    ) -> None:
         self.model, self.codec, self.min_mass = model, codec, min_mass
-        template = stable_hash([SYSTEM, QUESTION, ANSWER, codec.chat, min_mass])
-        self.identity = JudgeIdentity("local", model_id, template)
+        self.template, self.rationale = template, rationale
+        self.temperature, self.max_new_tokens = temperature, max_new_tokens
+        reasons = [temperature, max_new_tokens, VERDICT] if rationale else []
+        asked = stable_hash([template.hash, ANSWER, codec.chat, min_mass, *reasons])
+        self.identity = JudgeIdentity("local", model_id, asked, seed if rationale else 0, template.name)
         self._letters = [_letter_ids(codec, letter) for letter in ("A", "B")]
 
     def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
         """Answer every request; one that does not fit the model's context is an `error`, with the lengths."""
         ids = [self._question(request) for request in requests]
         context = self.model.context_length
-        fitting = [i for i, row in enumerate(ids) if context is None or len(row) < context]
-        verdicts = {i: _too_long(len(row), context) for i, row in enumerate(ids) if i not in set(fitting)}
+        needed = self.max_new_tokens + len(self._verdict_ids) if self.rationale else 0
+        fitting = [i for i, row in enumerate(ids) if context is None or len(row) + needed < context]
+        verdicts = {i: _too_long(len(row) + needed, context) for i, row in enumerate(ids) if i not in set(fitting)}
         if fitting:
-            masses = self._letter_masses([ids[i] for i in fitting])
-            for i, (a, b) in zip(fitting, masses, strict=True):
-                verdicts[i] = self._verdict(requests[i], a, b)
+            rows, said = [ids[i] for i in fitting], [""] * len(fitting)
+            if self.rationale:
+                rows, said = self._reasoned([requests[i] for i in fitting], rows)
+            masses = self._letter_masses(rows)
+            for i, row, reasons, (a, b) in zip(fitting, rows, said, masses, strict=True):
+                verdicts[i] = replace(
+                    self._verdict(requests[i], a, b),
+                    rationale=reasons,
+                    prompt_tokens=len(ids[i]),
+                    completion_tokens=len(row) - len(ids[i]) + 1,
+                )
         return [verdicts[i] for i in range(len(requests))]
 
+    @cached_property
+    def _verdict_ids(self) -> list[int]:
+        return list(self.codec.tokenizer(VERDICT, add_special_tokens=False).input_ids)
+
+    def _reasoned(self, requests: Sequence[JudgeRequest], rows: list[list[int]]) -> tuple[list[list[int]], list[str]]:
+        """Each question with the reasons that the model gives and the beginning of a verdict; and the reasons."""
+        found, said = [], []
+        for request, row in zip(requests, rows, strict=True):
+            # one by one: what one question samples depends on no other, so that a resumed run goes on as it would have
+            text = self._sample(row, [self.identity.seed, pair_hash(request.pair), request.order, request.sample])
+            ending = _VERDICT.search(text)
+            text = (text[: ending.start()] if ending else text).strip()
+            reasons = list(self.codec.tokenizer(text, add_special_tokens=False).input_ids)
+            found.append(row + reasons[: self.max_new_tokens] + self._verdict_ids)
+            said.append(text)
+        return found, said
+
+    def _sample(self, row: list[int], stream: list[object]) -> str:
+        ids, mask = (t.to(self.model.device) for t in left_pad([row], self.codec.pad_id))
+        generator = torch.Generator().manual_seed(int(stable_hash(stream)[:15], 16))
+        with _autocast(self.model):
+            made = generate(
+                self.model, ids, mask, max_new_tokens=self.max_new_tokens, temperature=self.temperature,
+                eos_ids=self.codec.eos_ids, pad_id=self.codec.pad_id, generator=generator,
+            )  # fmt: skip
+        return self.codec.responses(made.tokens, made.mask, made.finished)[0].text
+
     def _question(self, request: JudgeRequest) -> list[int]:
-        first, second = request.shown
-        system = SYSTEM.format(principles=request.constitution.render())
-        text = QUESTION.format(prompt=request.pair.prompt.text, first=first.text, second=second.text)
+        system, text = self.template.messages(request, reasons=self.rationale)
         if not self.codec.chat:
             text += ANSWER
         prompt = Prompt(request.pair.id, (Message("user", text),))
@@ -89,7 +149,10 @@ class LocalJudge:
             return Verdict(Outcome.ERROR, detail="the judge's model returned probabilities that are not finite")
         if mass < self.min_mass:
             return Verdict(Outcome.UNPARSED, mass=mass, detail=f"the letters A and B have probability {mass:.2g}")
-        return Verdict.of_shown(a / mass, request.order, mass=min(mass, 1.0))
+        logs = [math.log(p) if p > 0 else None for p in (a, b)]
+        of_pair = (logs[0], logs[1]) if request.order is Order.FORWARD else (logs[1], logs[0])
+        shown = Verdict.of_shown(a / mass, request.order, mass=min(mass, 1.0))
+        return replace(shown, logprobs=of_pair, how="logprobs")
 
 
 class LikelihoodJudge:
@@ -187,7 +250,17 @@ class LikelihoodJudge:
 def make_local(context: JudgeContext) -> LocalJudge:
     """The `local` judge (entry point)."""
     model, codec = context.load()
-    return LocalJudge(model, codec, context.model_id)
+    config = context.config
+    return LocalJudge(
+        model,
+        codec,
+        context.model_id,
+        context.template,
+        rationale=config.rationale,
+        temperature=max(config.temperature, _COLDEST),
+        max_new_tokens=config.max_new_tokens or _REASON_TOKENS,
+        seed=context.seed,
+    )
 
 
 def make_likelihood(context: JudgeContext) -> LikelihoodJudge:
@@ -211,10 +284,10 @@ def _letter_ids(codec: TextCodec, letter: str) -> list[int]:
 
 
 def _principles(request: JudgeRequest) -> list[Principle]:
-    """The principle that a contrast pair was sampled under, else all that count; each needs reading and opposite."""
+    """The principle asked about, or that a contrast pair was sampled under, else all; with reading and opposite."""
     principles = [p for p in request.constitution.principles if p.weight > 0]
     sampled_under = request.pair.origin.get("principle")
-    if sampled_under is not None:
+    if sampled_under is not None and request.principle is None:
         principles = [p for p in principles if p.id == sampled_under]
         if not principles:
             raise TrimtabError(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import torch
 
-from trimtab.labeling.judges import JudgeContext, load_judge
+from trimtab.config.schema import LabelConfig
+from trimtab.labeling.budget import Budget
+from trimtab.labeling.judges import load_panel
 from trimtab.labeling.protocol import Judge
 from trimtab.models.loading import load_causal_lm, load_codec, pick_device
 from trimtab.models.roles import CausalModel
@@ -74,22 +77,32 @@ class Workshop:
         """The run's preference model, on `base`'s shared layers where it has some."""
         return PreferenceModel.load(self.run.artifact("pm") / "model", self.precision, base)
 
-    def judge(self) -> Judge:
-        """The judge that labels."""
+    def judges(self, budget: Budget | None = None) -> list[Judge]:
+        """The judges that label, each in every wording."""
         config = self.project.config
-        own = config.label.model
+        return load_panel(
+            config.label, seed=config.project.seed, directory=self.project.directory, models=self._judge_model,
+            budget=budget,
+        )  # fmt: skip
+
+    def judge(self) -> Judge:
+        """The first of the judges that label."""
+        return self.judges()[0]
+
+    def _judge_model(self, member: LabelConfig) -> tuple[str, Callable[[], tuple[CausalModel, TextCodec]]]:
+        """What stands for the weights of a judge's model, and how to load it."""
+        config, own = self.project.config.model, member.model
 
         def load() -> tuple[CausalModel, TextCodec]:
             if own is None:
                 return self.reference()
             name = model_name(self.project, own)
-            codec = load_codec(name, config.model.chat_template)
-            return load_causal_lm(name, config.model.dtype, config.model.device, codec=codec), codec
+            codec = load_codec(name, config.chat_template)
+            return load_causal_lm(name, config.dtype, config.device, codec=codec), codec
 
         # Labels of a fine-tuned reference are labels of those weights: its stage's fingerprint stands for them.
         weights = own or f"reference {self.run.stage('sft').fingerprint}"
-        model_id = stable_hash([weights, self.project.model_stamp(own) if own else [], config.model.dtype])
-        return load_judge(JudgeContext(config.label, config.project.seed, model_id, load))
+        return stable_hash([weights, self.project.model_stamp(own) if own else [], config.dtype]), load
 
     def save_model(self, model: CausalModel, codec: TextCodec, stage: str) -> Path:
         """Write a policy as a directory that plain transformers loads."""

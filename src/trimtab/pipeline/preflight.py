@@ -13,7 +13,7 @@ import numpy as np
 
 from trimtab.data.records import Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.labeling.judges import judge_names
+from trimtab.labeling.judges import check_panel
 from trimtab.models.loading import load_codec, load_config, pick_device
 from trimtab.models.tokens import TextCodec
 from trimtab.pipeline.names import TINY_WORLD, model_name
@@ -48,12 +48,8 @@ def check(project: Project, stages: Collection[StageName], say: Callable[[str], 
         return
     pick_device(config.model.device)
     _check_scorers(project)
-    if "label" in stages and config.label.judge not in judge_names():
-        raise TrimtabError(
-            ErrorKind.CONFIG,
-            f"label.judge = {config.label.judge!r} is not installed",
-            f"installed: {', '.join(judge_names())}",
-        )
+    if "label" in stages:
+        check_panel(config.label, project.directory)
     codec, settings = _codec_and_settings(project)
     layers = int(settings.num_hidden_layers)
     if config.model.shared_layers > layers:

@@ -172,8 +172,9 @@ def _execute(project: Project, run: Run, state: StageState, say: Say) -> None:
             f"stage {state.name} was interrupted",
             "the same command goes on from its last checkpoint",
         ) from None
-    except BaseException:
-        run.end_stage(state.name, StageStatus.FAILED)
+    except BaseException as error:
+        stopped = isinstance(error, TrimtabError) and error.kind == ErrorKind.INTERRUPTED
+        run.end_stage(state.name, StageStatus.INTERRUPTED if stopped else StageStatus.FAILED)
         raise
     write_json(run.artifact(state.name) / "result.json", result)
     run.end_stage(state.name, StageStatus.DONE, {"attempt": record.attempt})

@@ -95,11 +95,21 @@ def _sample(project: Project) -> Any:
     }
 
 
+_HOW_FAST = {
+    "batch_size", "timeout_s", "requests_per_minute", "tokens_per_minute", "input_price", "output_price", "max_cost",
+    "max_calls", "api_key_env",
+}  # fmt: skip
+"""Settings of the label section that change no label."""
+
+
 def _label(project: Project) -> Any:
-    own = project.config.label.model
+    label = project.config.label
+    models = [member.model for member in label.members().values() if member.model]
+    wordings = [name for name in label.templates if name.endswith(".toml")]
     return {
-        "label": project.config.label.model_dump(),
-        "files": project.model_stamp(own) if own else [],
+        "label": label.model_dump(exclude=_HOW_FAST),
+        "files": [project.model_stamp(model) for model in models],
+        "wordings": [project.input_hash(name) for name in wordings],
         "constitution": project.constitution.hash,
     }
 

@@ -6,23 +6,20 @@ on from what an interrupted attempt left: checkpoints, sampled pairs, recorded v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from trimtab import ppo, preference, sampling, sft
 from trimtab.data.pairs import candidate_record, read_candidates, read_pairs, write_candidates, write_pairs
-from trimtab.data.records import CandidatePair
 from trimtab.evaluation import win_rate
-from trimtab.labeling.labels import Label, LabelSummary, label_pairs, summarise, to_pairs
-from trimtab.labeling.store import LabelStore
 from trimtab.pipeline.build import Workshop
+from trimtab.pipeline.labels import run_label
 from trimtab.pipeline.revisions import revise
 from trimtab.pipeline.scorers import measures, reward
 from trimtab.pipeline.stages import StageName, wants_preference_model
 from trimtab.pipeline.watching import watchers
-from trimtab.runs.files import append_jsonl, read_jsonl, write_jsonl
+from trimtab.runs.files import append_jsonl, read_jsonl
 from trimtab.runs.progress import counter
 
 __all__ = ["WORK"]
@@ -87,65 +84,6 @@ def run_sample(shop: Workshop) -> Result:
         "prompts": len(shop.project.prompts),
         "pairs": len(pairs),
         **summary._asdict(),
-    }
-
-
-def run_label(shop: Workshop) -> Result:
-    config, target = shop.project.config, shop.run.artifact("label")
-    candidates = read_candidates(shop.run.artifact("sample") / "pairs.jsonl")
-    judge = shop.judge()
-    bar, report = counter("label")
-    with LabelStore(shop.project.label_store) as store, bar:
-        labels = label_pairs(
-            candidates, judge, shop.project.constitution, both_orders=config.label.both_orders, store=store,
-            batch_size=config.label.batch_size, progress=report,
-        )  # fmt: skip
-    pairs = to_pairs(candidates, labels, abstain=config.label.abstain)
-    write_jsonl(
-        target / "labels.jsonl",
-        (
-            {"pair_id": label.pair_id, "outcome": label.outcome, "p_first": label.p_first, "order_gap": label.order_gap}
-            for label in labels
-        ),
-    )
-    write_pairs(target / "pairs.jsonl", pairs)
-    summary = summarise(labels)
-    shop.run.log("label", 0, _label_signals(labels, summary, candidates, len(pairs)))
-    return {
-        "judge": judge.identity.name,
-        "constitution": shop.project.constitution.name,
-        "constitution_hash": shop.project.constitution.hash,
-        "principles": [{"id": p.id, "text": p.text, "weight": p.weight} for p in shop.project.constitution.principles],
-        "labels": summary.n,
-        "pairs": len(pairs),
-        "outcomes": {str(outcome): count for outcome, count in summary.counts.items()},
-        "mean_strength": summary.mean_strength,
-        "mean_order_gap": summary.mean_order_gap,
-        "flipped": summary.flipped,
-    }
-
-
-def _label_signals(
-    labels: Sequence[Label], summary: LabelSummary, candidates: Sequence[CandidatePair], kept: int
-) -> dict[str, float | int | None]:
-    decided = [
-        (label.p_first, pair) for label, pair in zip(labels, candidates, strict=True) if label.p_first is not None
-    ]
-    of_length = [
-        (p > 0.5) == (len(pair.first.text) > len(pair.second.text))
-        for p, pair in decided
-        if p != 0.5 and len(pair.first.text) != len(pair.second.text)
-    ]
-    shares = {f"label/{outcome}_fraction": count / summary.n for outcome, count in summary.counts.items()}
-    shares.pop("label/ok_fraction")
-    return {
-        "label/pairs": summary.n,
-        **shares,
-        "label/order_flip_fraction": summary.flipped,
-        "label/p_first_mean": mean(p for p, _ in decided) if decided else None,
-        "label/gap_mean": summary.mean_strength,
-        "label/longer_wins_fraction": mean(of_length) if of_length else None,
-        "label/kept_fraction": kept / summary.n,
     }
 
 

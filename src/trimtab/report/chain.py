@@ -131,7 +131,22 @@ def _label(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
         ("mean strength |P − ½|", _figure(result.get("mean_strength"))),
         ("mean order gap", _figure(result.get("mean_order_gap"))),
         ("flips with the order", _share(result.get("flipped"))),
+        ("names the response shown first", _share(result.get("first_share"))),
+        ("probability of readable answers", _share(result.get("mean_mass"))),
+        *_verdicts(result),
+        ("calls of the judge", _count(result.get("calls"))),
+        ("tokens of the judge", _count(result.get("tokens"))),
+        ("cost of the judge", _figure(result.get("cost"))),
     ]
+
+
+def _verdicts(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    """Shares of verdicts that are no preference, where there are any."""
+    counts, total = result.get("verdict_outcomes"), number(result.get("verdicts"))
+    if not isinstance(counts, Mapping) or not total:
+        return []
+    shares = ((name, number(counts.get(name))) for name in ("tie", "unparsed", "refused", "error"))
+    return [(f"verdicts {name}", _share(count / total)) for name, count in shares if count]
 
 
 def _pm(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:

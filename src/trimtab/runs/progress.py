@@ -83,6 +83,10 @@ class Progress:
         self.done += steps
         self._show_step(" ".join(f"{name}={_figure(value)}" for name, value in figures.items()))
 
+    def start_from(self, done: int, total: int) -> None:
+        """The total is known by now, and that `done` steps were done before: they do not count in the time left."""
+        self.done, self._done_before, self.total = done, done, total
+
     def seconds_left(self) -> float | None:
         """Expected time to the end, from the mean pace so far; None while nothing is known."""
         new = self.done - self._done_before
@@ -166,7 +170,7 @@ def counter(description: str) -> tuple[Progress, Callable[[int, int], None]]:
 
     def report(done: int, total: int) -> None:
         if bar.total is None:
-            bar.total, bar.done = total, done
+            bar.start_from(done, total)
         bar.advance(done - bar.done)
 
     return bar, report

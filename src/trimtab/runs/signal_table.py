@@ -251,6 +251,13 @@ _LABEL = [
            _HEURISTIC, "noisy-labels"),
     _label("label/longer_wins_fraction", "fraction", "Share of decided labels for the longer response.",
            Band(0.35, 0.65), "people .64; from .75 suspicious", "judge-length-bias"),
+    _label("label/mass_mean", "fraction", "Mean probability that the judges' models gave to readable answers, where it "
+           "is known.", Band(0.5, None), _HEURISTIC, "judge-unparsed"),
+    _label("label/calls", "calls", "Calls made to judges in this attempt, retries included."),
+    _label("label/tokens", "tokens", "Prompt and completion tokens of the verdicts, those found in the store "
+           "included."),
+    _label("label/cost", "money", "Cost of the verdicts in the currency of the prices, those found in the store "
+           "included."),
     _label("label/kept_fraction", "fraction", "Share of pairs decided enough to train on (label.abstain)."),
     _label("rate/verdicts_per_s", "verdicts/s", "Judge calls a second."),
 ]  # fmt: skip

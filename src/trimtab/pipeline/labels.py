@@ -1,0 +1,199 @@
+"""The label stage: judges from the settings, their verdicts, labels, pairs, and how good the judges look."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import mean
+from typing import Any
+
+from trimtab.data.pairs import read_candidates, write_pairs
+from trimtab.data.records import CandidatePair
+from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.labeling.aggregate import Label, aggregate
+from trimtab.labeling.budget import Budget, Estimate
+from trimtab.labeling.labels import LabelSummary, estimate_labels, label_pairs, summarise, to_pairs
+from trimtab.labeling.protocol import JudgeIdentity, Outcome
+from trimtab.labeling.store import LabelStore
+from trimtab.pipeline.build import Workshop
+from trimtab.runs.files import write_jsonl
+from trimtab.runs.progress import progress
+
+__all__ = ["estimate_stage", "run_label"]
+
+
+def run_label(shop: Workshop) -> dict[str, Any]:
+    """Label the run's pairs (see `pipeline.work`)."""
+    config, target = shop.project.config.label, shop.run.artifact("label")
+    candidates = read_candidates(shop.run.artifact("sample") / "pairs.jsonl")
+    budget = Budget(config.max_cost, config.max_calls)
+    judges = shop.judges(budget)
+    bar, report = _counter(budget)
+    began = time.monotonic()
+    with LabelStore(shop.project.label_store) as store, bar:
+        labels = label_pairs(
+            candidates, judges, shop.project.constitution, aggregation=config.aggregation, store=store, budget=budget,
+            progress=report, **_asked(shop),
+        )  # fmt: skip
+    seconds = time.monotonic() - began
+    pairs = to_pairs(candidates, labels, abstain=config.abstain)
+    write_jsonl(target / "labels.jsonl", (_record(label) for label in labels))
+    write_pairs(target / "pairs.jsonl", pairs)
+    summary = summarise(labels)
+    signals = _signals(labels, summary, candidates, len(pairs))
+    shop.run.log("label", 0, signals | _spent(summary, budget, seconds))
+    constitution = shop.project.constitution
+    return {
+        "judge": ", ".join(dict.fromkeys(judge.identity.name for judge in judges)),
+        "constitution": constitution.name,
+        "constitution_hash": constitution.hash,
+        "principles": [{"id": p.id, "text": p.text, "weight": p.weight} for p in constitution.principles],
+        "labels": summary.n,
+        "pairs": len(pairs),
+        "outcomes": {str(outcome): count for outcome, count in summary.counts.items()},
+        "mean_strength": summary.mean_strength,
+        "mean_order_gap": summary.mean_order_gap,
+        "flipped": summary.flipped,
+        "first_share": summary.first_share,
+        "mean_mass": summary.mean_mass,
+        "verdicts": summary.verdicts,
+        "verdict_outcomes": {str(outcome): count for outcome, count in summary.verdict_counts.items()},
+        "calls": budget.calls,
+        "tokens": summary.tokens,
+        "cost": summary.cost,
+        "judges": _cards(labels) if len(judges) > 1 else [],
+        "by_principle": _by_principle(labels),
+    }
+
+
+def estimate_stage(shop: Workshop) -> list[Estimate]:
+    """What labeling the run's pairs would ask and pay, judge by judge; nobody is asked.
+
+    Raises:
+        TrimtabError: there are no pairs yet.
+    """
+    path = shop.run.artifact("sample") / "pairs.jsonl"
+    if not path.is_file():
+        raise TrimtabError(ErrorKind.RUN, f"{path}: no pairs have been sampled yet", "run first: trimtab sample")
+    judges, constitution, store = shop.judges(), shop.project.constitution, None
+    if shop.project.label_store.is_file():
+        store = LabelStore(shop.project.label_store)
+    try:
+        return estimate_labels(read_candidates(path), judges, constitution, store=store, **_asked(shop))
+    finally:
+        if store is not None:
+            store.close()
+
+
+def _asked(shop: Workshop) -> dict[str, Any]:
+    """What decides which questions there are."""
+    config = shop.project.config
+    label = config.label
+    return {
+        "both_orders": label.both_orders,
+        "samples": label.samples,
+        "principles": label.principles,
+        "seed": config.project.seed,
+        "batch_size": label.batch_size,
+    }
+
+
+def _counter(budget: Budget) -> tuple[Any, Callable[[int, int], None]]:
+    """A progress bar that shows what has been spent."""
+    bar = progress(None, "label")
+
+    def report(done: int, total: int) -> None:
+        if bar.total is None:
+            bar.start_from(done, total)
+        bar.advance(done - bar.done, **({"cost": budget.cost} if budget.cost else {}))
+
+    return bar, report
+
+
+def _record(label: Label) -> dict[str, Any]:
+    return {
+        "pair_id": label.pair_id,
+        "outcome": label.outcome,
+        "p_first": label.p_first,
+        "order_gap": label.order_gap,
+        "mass": label.mass,
+        "principles": dict(label.principles),
+        "constitution": label.constitution,
+        "votes": len(label.votes),
+    }
+
+
+def _signals(
+    labels: Sequence[Label], summary: LabelSummary, candidates: Sequence[CandidatePair], kept: int
+) -> dict[str, float | int | None]:
+    decided = [
+        (label.p_first, pair) for label, pair in zip(labels, candidates, strict=True) if label.p_first is not None
+    ]
+    of_length = [
+        (p > 0.5) == (len(pair.first.text) > len(pair.second.text))
+        for p, pair in decided
+        if p != 0.5 and len(pair.first.text) != len(pair.second.text)
+    ]
+    shares = {
+        f"label/{outcome}_fraction": n / max(summary.verdicts, 1) for outcome, n in summary.verdict_counts.items()
+    }
+    shares.pop("label/ok_fraction")
+    return {
+        "label/pairs": summary.n,
+        **shares,
+        "label/order_flip_fraction": summary.flipped,
+        "label/first_slot_fraction": summary.first_share,
+        "label/p_first_mean": mean(p for p, _ in decided) if decided else None,
+        "label/gap_mean": summary.mean_strength,
+        "label/mass_mean": summary.mean_mass,
+        "label/longer_wins_fraction": mean(of_length) if of_length else None,
+        "label/kept_fraction": kept / max(summary.n, 1),
+    }
+
+
+def _spent(summary: LabelSummary, budget: Budget, seconds: float) -> dict[str, float | int | None]:
+    answered = budget.answered - budget.found
+    return {
+        "label/verdicts": summary.verdicts,
+        "label/from_store_fraction": budget.found / budget.questions if budget.questions else None,
+        "label/calls": budget.calls,
+        "label/tokens": summary.tokens,
+        "label/cost": summary.cost,
+        "rate/verdicts_per_s": answered / seconds if answered and seconds > 0 else None,
+    }
+
+
+def _cards(labels: Sequence[Label]) -> list[dict[str, Any]]:
+    """Each judge's wording by itself: how often it answered, flipped, named the first place, and what it cost."""
+    votes: dict[JudgeIdentity, list[Label]] = {}
+    for label in labels:
+        for identity in dict.fromkeys(vote.judge for vote in label.votes):
+            own = aggregate(label.pair_id, [vote for vote in label.votes if vote.judge == identity])
+            votes.setdefault(identity, []).append(own)
+    cards = []
+    for identity, mine in votes.items():
+        summary = summarise(mine)
+        wording = f"/{identity.wording}" if identity.wording else ""
+        cards.append(
+            {
+                "name": f"{identity.name}{wording} {identity.model[:60]}".strip(),
+                "usable": summary.usable,
+                "flipped": summary.flipped,
+                "first_share": summary.first_share,
+                "mean_strength": summary.mean_strength,
+                "mean_mass": summary.mean_mass,
+                "unparsed": summary.verdict_counts[Outcome.UNPARSED] / max(summary.verdicts, 1),
+                "tokens": summary.tokens,
+                "cost": summary.cost,
+            }
+        )
+    return cards
+
+
+def _by_principle(labels: Sequence[Label]) -> dict[str, dict[str, float | int]]:
+    """How often each principle was asked about alone, and how decided its scores are."""
+    scores: dict[str, list[float]] = {}
+    for label in labels:
+        for principle, p in label.principles.items():
+            scores.setdefault(principle, []).append(p)
+    return {k: {"labels": len(v), "mean_strength": mean(abs(p - 0.5) for p in v)} for k, v in scores.items()}
