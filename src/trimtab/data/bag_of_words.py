@@ -1,8 +1,8 @@
-"""What a bag of words predicts: the least that a preference model must beat, and margins where there is none.
+"""What a bag of words predicts: the least that a preference model must beat.
 
-The difference of the two responses' words and neighbouring pairs of words (hashed, each text's counts as log(1 + count),
-scaled to unit length) goes into a ridge logistic regression without intercept, so that swapping the responses swaps the
-answer. Predictions are cross-validated with whole prompts held out. numpy only: a few megabytes of sparse rows and
+The difference of the two responses' words and neighbouring pairs of words (hashed, each text's counts as
+log(1 + count), scaled to unit length) goes into a ridge logistic regression without intercept, so that swapping the
+responses swaps the answer. Predictions are cross-validated with whole prompts held out. numpy only: sparse rows and
 L-BFGS (Liu and Nocedal, 1989).
 """
 

@@ -190,7 +190,7 @@ def _merged(pairs: list[Pair], result: Filtered) -> list[Pair]:
     keys = material.keys
     groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for i, (prompt, a, b) in enumerate(zip(material.prompts, material.chosen, material.rejected, strict=True)):
-        groups[(keys[prompt], *sorted((keys[a], keys[b])))].append(i)  # type: ignore[index]
+        groups[(keys[prompt], *sorted((keys[a], keys[b])))].append(i)
     merged: list[Pair] = []
     for group in groups.values():
         first = pairs[group[0]]

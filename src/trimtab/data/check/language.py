@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
-from trimtab.stats.text import words
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["language_of", "other_language"]
+from trimtab.data.check.corpus import Corpus
+
+__all__ = ["asks_for_another", "languages", "script_of"]
 
 _SCRIPTS = {
     "kana": re.compile("[\u3040-\u30ff]"),
@@ -36,38 +38,49 @@ _ASKED = re.compile(
     r"|traduc|übersetz|перевед|英語|中国語|language|語言|语言|word for|say .* in ",
     re.IGNORECASE,
 )
-_ENOUGH_LETTERS, _ENOUGH_WORDS = 20, 20
+_ENOUGH_LETTERS, _ENOUGH_WORDS = 10, 20
+_MIXED = "mixed"
 
 
-def other_language(prompt: str, response: str) -> bool:
-    """Whether a response is in another language than the prompt, both known, and the prompt asks for no other."""
-    if prompt.isascii() and response.isascii() and len(response) < 60:
-        return False
-    answered = language_of(response[:2000])
-    if not answered:
-        return False
-    asked = language_of(prompt[:2000])
-    return bool(asked) and asked != answered and _ASKED.search(prompt) is None
+def languages(corpus: Corpus) -> NDArray[np.int64]:
+    """[texts] the language of each text as a number, 0 where there is too little to tell.
+
+    A script decides where most letters are in one; texts in Latin letters of 20 words or more go by their share of each
+    language's commonest words.
+    """
+    lengths, starts, tokens = corpus.lengths, corpus.offsets[:-1], corpus.tokens
+    hits = np.zeros((len(_WORDS), len(corpus)), dtype=np.int64)
+    filled = np.flatnonzero(lengths)
+    for row, common in enumerate(_WORDS.values()):
+        member = np.array([word in common for word in corpus.vocabulary], dtype=np.int64)
+        if len(filled):
+            hits[row, filled] = np.add.reduceat(member[tokens], starts[filled])
+    ranked = np.sort(hits, axis=0)
+    clear = (ranked[-1] >= 0.12 * lengths) & (ranked[-1] >= 1.5 * ranked[-2] + 2) & (lengths >= _ENOUGH_WORDS)
+    result = np.where(clear, 1 + np.argmax(hits, axis=0), 0)
+    for i, text in enumerate(corpus.texts):
+        if not text.isascii():
+            script = script_of(text[:2000])
+            if script:
+                result[i] = 0 if script == _MIXED else 1 + len(_WORDS) + list(_SCRIPTS).index(script)
+    return result.astype(np.int64)
 
 
-@lru_cache(maxsize=65536)
-def language_of(text: str) -> str:
-    """A script (`han`, `cyrillic`, ...) or a language in Latin letters; empty where there is too little to tell."""
-    letters = sum(1 for c in text if c.isalpha())
-    if not text.isascii() and letters:
-        found = {name: len(script.findall(text)) for name, script in _SCRIPTS.items()}
-        if found["kana"] > 0.05 * letters:
-            return "kana" if letters >= _ENOUGH_LETTERS // 2 else ""
-        name, most = max(found.items(), key=lambda item: item[1])
-        if most > 0.5 * letters:
-            return name if letters >= _ENOUGH_LETTERS // 2 else ""
-        if sum(found.values()) > 0.2 * letters:
-            return ""  # a mixture
+def script_of(text: str) -> str:
+    """The script of most letters, where it is not the Latin one; `mixed`; empty for Latin letters."""
+    letters = sum(map(str.isalpha, text))
+    found = {name: len(script.findall(text)) for name, script in _SCRIPTS.items()}
+    total = sum(found.values())
+    if total <= 0.2 * letters:
+        return ""
     if letters < _ENOUGH_LETTERS:
-        return ""
-    spoken = words(text)
-    if len(spoken) < _ENOUGH_WORDS:
-        return ""
-    hits = sorted(((sum(w in common for w in spoken), name) for name, common in _WORDS.items()), reverse=True)
-    (most, name), (next_, _) = hits[0], hits[1]
-    return name if most >= 0.12 * len(spoken) and most >= 1.5 * next_ + 2 else ""
+        return _MIXED
+    if found["kana"] > 0.05 * letters:
+        return "kana"
+    name, most = max(found.items(), key=lambda item: item[1])
+    return name if most > 0.5 * letters else _MIXED
+
+
+def asks_for_another(prompt: str) -> bool:
+    """Whether a prompt speaks of languages, so that an answer in another one may be what it wants."""
+    return _ASKED.search(prompt) is not None

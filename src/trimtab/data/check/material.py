@@ -31,16 +31,13 @@ class Material:
         self.prompts: Ints = np.array(self.corpus.extend(p.prompt.text for p in self.pairs), dtype=np.int64)
         self.chosen: Ints = np.array(self.corpus.extend(p.chosen.text for p in self.pairs), dtype=np.int64)
         self.rejected: Ints = np.array(self.corpus.extend(p.rejected.text for p in self.pairs), dtype=np.int64)
+        # what the user says in each prompt, without the turns of others; the prompt itself where that is all
+        asked = (" ".join(m.content for m in p.prompt.messages if m.role == "user") for p in self.pairs)
+        self.questions: Ints = np.array(self.corpus.extend(asked), dtype=np.int64)
         self.p = np.array([1.0 if p.p_chosen is None else p.p_chosen for p in self.pairs])
 
     def __len__(self) -> int:
         return len(self.pairs)
-
-    @cached_property
-    def questions(self) -> Ints:
-        """[pairs] what the user says in each prompt, without the other roles' turns."""
-        said = (" ".join(m.content for m in p.prompt.messages if m.role == "user") for p in self.pairs)
-        return np.array(self.corpus.extend(said), dtype=np.int64)
 
     @cached_property
     def keys(self) -> list[int]:

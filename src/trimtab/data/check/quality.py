@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab.data.check.findings import DataFinding, Level
-from trimtab.data.check.language import other_language
+from trimtab.data.check.language import asks_for_another, languages
 from trimtab.data.check.material import Material, counted, percent
 from trimtab.data.records import Pair
 
@@ -95,7 +95,7 @@ def flaws(material: Material) -> dict[str, Flags]:
     result = {name: flags[sides] for name, flags in by_text.items()}
     finished = np.array([[p.chosen.finished for p in material.pairs], [p.rejected.finished for p in material.pairs]])
     result["truncated"] = ~finished if not finished.all() else result["truncated"]
-    result["wrong-language"] = _of_pairs(material, lambda p, text: other_language(p.prompt.messages[-1].content, text))
+    result["wrong-language"] = _wrong_language(material)
     result["prompt-echo"] = _of_pairs(material, _echo)
     return result
 
@@ -148,15 +148,26 @@ def _of_pairs(material: Material, test: Callable[[Pair, str], bool]) -> Flags:
     return np.array(rows, dtype=np.bool_).reshape(2, len(material))
 
 
+def _wrong_language(material: Material) -> Flags:
+    """Responses in another language than their prompt, both known, where the prompt does not speak of languages."""
+    asked = material.questions
+    spoken = languages(material.corpus)
+    sides: NDArray[np.int64] = spoken[np.stack([material.chosen, material.rejected])]
+    flags: Flags = (sides > 0) & (spoken[asked] > 0) & (sides != spoken[asked])
+    for i in np.flatnonzero(flags.any(axis=0)).tolist():
+        if asks_for_another(material.pairs[i].prompt.text):
+            flags[:, i] = False
+    return flags
+
+
 def _looping(material: Material, texts: NDArray[np.int64]) -> Flags:
     """Texts of 20 words or more in which over half of the runs of four words have occurred before."""
     flags = np.zeros(len(material.corpus), dtype=np.bool_)
     for chunk in material.corpus.grams_of(texts, 4):
-        order = np.lexsort((chunk.hashes, chunk.texts))
-        owner, hashes = chunk.texts[order], chunk.hashes[order]
-        fresh = np.ones(len(owner), dtype=np.bool_)
-        fresh[1:] = (owner[1:] != owner[:-1]) | (hashes[1:] != hashes[:-1])
-        distinct = np.bincount(owner[fresh], minlength=len(chunk.counts))
+        # one number for text and run: 40 bits of the hash tell the runs of one text apart
+        keys = np.sort((chunk.texts.astype(np.uint64) << np.uint64(40)) | (chunk.hashes >> np.uint64(24)))
+        fresh = keys[np.flatnonzero(np.diff(keys, prepend=~keys[:1]) != 0)] >> np.uint64(40)
+        distinct = np.bincount(fresh.astype(np.int64), minlength=len(chunk.counts))
         long = chunk.counts >= _LONG - 3
         repeated = 1 - distinct / np.maximum(chunk.counts, 1)
         flags[texts[chunk.first + np.flatnonzero(long & (repeated > 0.5))]] = True

@@ -1,9 +1,10 @@
 """What the prompts are about: how many topics, how evenly, in words that show them.
 
 What the user says is a bag of hashed words weighted by how rare a word is, seen in its main directions. It is clustered
-(spherical k-means), clusters with similar centres are joined, and exp(entropy) of the clusters' sizes is the effective number of topics. Beside it
-stands the Vendi score, exp(entropy of the eigenvalues of the similarity matrix), which needs no clusters: the number of
-wholly different prompts that would be as diverse. Source: Friedman and Dieng, arXiv 2210.02410.
+(spherical k-means), clusters with similar centres are joined, and exp(entropy) of the clusters' sizes is the effective
+number of topics. Beside it stands the Vendi score, exp(entropy of the eigenvalues of the similarity matrix), which
+needs no clusters: the number of wholly different prompts that would be as diverse.
+Source: Friedman and Dieng, arXiv 2210.02410.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _JOIN = 0.45
 _COMMON = 0.2
 _DIRECTIONS = 50
 _FEW = 200
+_VARIED = 100
 
 Floats = NDArray[np.float32]
 
@@ -71,11 +73,10 @@ class Topics:
 
 def topics(material: Material, seed: int = 0) -> Topics:
     """Cluster the distinct prompts of some pairs."""
-    asked = material.questions  # before keys and signatures are taken: it adds texts
     keys = np.array([material.keys[i] for i in material.prompts], dtype=np.int64)
     prompts, first, sizes = np.unique(keys, return_index=True, return_counts=True)
     rng = np.random.default_rng(seed)
-    some = asked[first]
+    some = material.questions[first]
     if len(some) > _MOST_PROMPTS:
         some = rng.choice(some, _MOST_PROMPTS, replace=False)
     rows = _vectors(material, some)
@@ -97,7 +98,7 @@ def coverage_findings(material: Material, found: Topics) -> Iterator[DataFinding
         share, words = found.largest[0]
         yield DataFinding(
             "few-topics",
-            Level.WARNING,
+            Level.WARNING if found.vendi < _VARIED else Level.INFO,
             f"The {counted(found.prompts, 'distinct prompt')} cover {found.effective:.1f} topics in effect; the "
             f"largest ({', '.join(words)}) holds {percent(share, 1)}.",
             "Add prompts from other sources: what is not asked is not learned.",
