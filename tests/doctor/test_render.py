@@ -40,7 +40,8 @@ def test_a_root_cause_has_its_evidence_its_fixes_and_its_source_in_that_order():
         "- Responses grew from 212 to 903 tokens.",
         "█  completions/mean_length",
         "- Length explains 87% of the gain in reward.",
-        "- Ruled out: A change of the prompts",
+        "What else could look like this",
+        "- A change of the prompts",
         "Try first",
         "beta=0.08",
         "A stronger tie",
@@ -100,7 +101,7 @@ def test_a_stream_of_ascii_gets_ascii():
 def test_chinese_says_the_same():
     shown = text(sick(), "zh")
     assert shown.startswith("异常：length-exploitation，始于第 64 步；3 项后果。")
-    assert "已排除：" in shown
+    assert "易混淆的情形" in shown
     assert "先试" in shown
 
 

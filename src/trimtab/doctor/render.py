@@ -157,8 +157,10 @@ class _Page:
     def body(self, finding: Finding, rail: str, *, whole: bool) -> None:
         self.paragraph(self.told(finding.cause), rail, "  ")
         self.evidence(finding, rail)
+        if finding.ruled_out:
+            self.paragraph(self.say("face.confusers"), rail, "  ", "dim")
         for reason in finding.ruled_out:
-            self.paragraph(self.say("face.ruled-out", reason=reason), rail, "    ", "dim", first="  - ")
+            self.paragraph(self.told(reason), rail, "    ", "dim", first="  - ")
         self.fixes(finding, rail, whole=whole)
         if whole and finding.source:
             self.paragraph(self.say("face.source", source=finding.source), rail, "  ", "dim")

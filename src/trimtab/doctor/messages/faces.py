@@ -35,7 +35,6 @@ MESSAGES: dict[str, Text] = {
     "face.since": Text("since step {step}", "始于第 {step} 步"),
     "face.root": Text("root cause", "根本原因"),
     "face.where": Text("in {where}", "见 {where}"),
-    "face.ruled-out": Text("Ruled out: {reason}", "已排除：{reason}"),
     "face.first": Text("Try first", "先试"),
     "face.then": Text("Then", "再试"),
     "face.if-it-stays": Text("Once its cause is mended, if it stays:", "原因消除后若仍存在："),
