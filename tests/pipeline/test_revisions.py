@@ -224,7 +224,9 @@ def test_demonstrations_are_mixed_in_by_their_share(project):
 
 
 def test_nothing_kept_is_an_error_that_counts_the_reasons(project):
-    with pytest.raises(TrimtabError, match=r"none of 40 revisions can be trained on \(\d+ empty, \d+ cut-off\)") as caught:
+    with pytest.raises(
+        TrimtabError, match=r"none of 40 revisions can be trained on \(\d+ empty, \d+ cut-off\)"
+    ) as caught:
         run_stage(Project.open(project, ["sft.max_new_tokens=1", "sft.temperature=0.001"]), "sft")
     assert caught.value.kind is ErrorKind.DATA
     assert "transcripts.jsonl" in caught.value.hint
