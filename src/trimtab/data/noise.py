@@ -89,7 +89,7 @@ def fit_noise(
     groups: Sequence[Hashable] | None = None,
     *,
     intercept: bool = False,
-    prior_labels: float = 20.0,
+    prior_labels: float = 10.0,
 ) -> NoiseFit:
     """Fit the margin's slope and the share of labels that were turned over, and judge every label.
 
@@ -99,7 +99,7 @@ def fit_noise(
             all ones.
         groups: [n] annotator or source of each label; None = one rate for all.
         intercept: also fit a preference for the first response; only where first was not chosen by the label.
-        prior_labels: a group's rate is drawn to the common one with the weight of so many labels.
+        prior_labels: a group's rate is drawn to the common one as if so many more of its labels were known exactly.
 
     Returns:
         The fit; with useless margins (slope near 0) the rate cannot be known and its interval is wide.
@@ -123,7 +123,7 @@ def fit_noise(
             if weight > 1e-6:
                 posterior += weight * flip_posterior(a * x + b, y, e)
     else:
-        theta, by_group, each = _by_group(x, y, groups, theta, rate, intercept, prior_labels)
+        by_group, each = _by_group(x, y, groups, theta, rate, prior_labels)
         rate = float(each.mean())
         posterior = flip_posterior(theta[0] * x + theta[1], y, each)
     gain = max(float(profile[best] - profile[0]), 0.0)
@@ -247,15 +247,13 @@ def _fit_logistic(x: Floats, y: Floats, rate: Floats, start: Floats, intercept: 
 
 
 def _by_group(
-    x: Floats,
-    y: Floats,
-    groups: Sequence[Hashable],
-    theta: Floats,
-    rate: float,
-    intercept: bool,
-    prior_labels: float,
-) -> tuple[Floats, dict[Hashable, float], Floats]:
-    """Rates by group (expectation-maximisation) in turn with the common slope."""
+    x: Floats, y: Floats, groups: Sequence[Hashable], theta: Floats, rate: float, prior_labels: float
+) -> tuple[dict[Hashable, float], Floats]:
+    """Rates by group, drawn to the common one, by expectation-maximisation at the slope of the common fit.
+
+    Fitting the slope again with the groups' rates lets both run away upwards together: a group alone says little of a
+    small rate, and a rate cannot be below 0.
+    """
     number: dict[Hashable, int] = {}
     index = np.array([number.setdefault(group, len(number)) for group in groups])
     sizes = np.bincount(index).astype(np.float64)
@@ -266,11 +264,9 @@ def _by_group(
         turned = np.bincount(index, posterior, len(sizes))
         new = np.minimum((turned + prior_labels * common) / (sizes + prior_labels), _MOST_RATE)
         moved, rates = float(np.abs(new - rates).max()), new
-        common = float(np.clip(rates @ sizes / sizes.sum(), 1e-4, _MOST_RATE))
-        theta, _ = _fit_logistic(x, y, rates[index], theta, intercept)
         if moved < 1e-5:
             break
-    return theta, {group: float(rates[i]) for group, i in number.items()}, rates[index]
+    return {group: float(rates[i]) for group, i in number.items()}, rates[index]
 
 
 def _log_likelihood(x: Floats, y: Floats, rate: Floats, theta: Floats) -> float:
