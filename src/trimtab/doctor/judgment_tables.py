@@ -31,7 +31,7 @@ def recognise(records: Sequence[Mapping[str, Any]], path: str) -> JudgmentMateri
         first = next(i for i, record in enumerate(records) if not isinstance(record, Mapping))
         skipped = (Skipped("not an object", len(records) - len(rows), first + 1),)
     columns = columns_of(rows)
-    if _is_training_log(columns):
+    if not columns or _is_training_log(columns):
         return None
     if statistics := _statistics(columns):
         return JudgmentMaterial(path, "judge-statistics", len(rows), statistics=statistics, skipped=skipped)

@@ -212,7 +212,10 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     # labels and the preference model
     "both_orders": {"trimtab": "label.both_orders"},
     "judge_model": {"trimtab": "label.model"},
-    "least_gap": {"trimtab": "label.min_gap"},
+    "least_gap": {"trimtab": "label.abstain"},
+    "votes": {"trimtab": "label.samples"},
+    "judge_templates": {"trimtab": "label.templates"},
+    "vote_aggregation": {"trimtab": "label.aggregation"},
     "pair_temperature": {"trimtab": "sample.temperature"},
     "pairs_per_prompt": {"trimtab": "sample.pairs_per_prompt"},
     "soft_labels": {"trimtab": "preference.soft_labels"},

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import Any, Final
 
 from trimtab.doctor.finding import Finding, Message, Prescription
@@ -22,7 +23,7 @@ __all__ = ["prescribe", "reconcile"]
 
 _WHOLE: Final = frozenset(
     {"epochs", "minibatches", "minibatch_size", "batch_size", "group_size", "max_new_tokens", "iterations", "pm_epochs",
-     "dpo_epochs", "value_warmup", "top_k"}
+     "dpo_epochs", "value_warmup", "top_k", "votes"}
 )  # fmt: skip
 _LOGGED: Final = {
     "learning_rate": ("policy/learning_rate", "learning_rate"),
@@ -244,7 +245,7 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
 def _command(settings: Mapping[str, Any], dialect: str) -> str:
     """A line to copy, where the framework is driven from the command line."""
     if dialect == "trimtab":
-        return "trimtab run " + " ".join(f"--set {k}={_spell(v)}" for k, v in settings.items())
+        return "trimtab run " + " ".join(f"--set {quote(f'{k}={_spell(v)}')}" for k, v in settings.items())
     if dialect in ("verl", "nemo-rl"):
         return " ".join(f"{k}={_spell(v)}" for k, v in settings.items() if v != "the reward model")
     if dialect in ("openrlhf", "deepspeed-chat"):
@@ -254,7 +255,7 @@ def _command(settings: Mapping[str, Any], dialect: str) -> str:
 
 
 def _spell(value: Any) -> str:
-    if isinstance(value, bool):
+    if isinstance(value, bool | list):
         return json.dumps(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 

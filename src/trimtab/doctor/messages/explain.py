@@ -28,7 +28,7 @@ def _fixes(steps: tuple[Step, ...]) -> Text:
 
 
 def _fix(step: Step) -> Text:
-    why = {**KNOBS, **CHECKS}[step.why]
+    why = WHY[step.why]
     if not step.knob:
         return why
     name, amount = NAMES[step.knob], f"{step.amount:g}" if isinstance(step.amount, float) else step.amount
@@ -43,9 +43,12 @@ def _fix(step: Step) -> Text:
 
 
 def _word(amount: object) -> str:
+    if isinstance(amount, list):
+        return ", ".join(map(str, amount))
     return ("on" if amount else "off") if isinstance(amount, bool) else str(amount)
 
 
+WHY: Final[Mapping[str, Text]] = {**KNOBS, **CHECKS}
 _PAGES: Final[Mapping[str, Text]] = {**PREFERENCE, **LABELS, **POLICY, **LENGTHS, **REST}
 
 MESSAGES: Final[Mapping[str, Text]] = {
