@@ -118,6 +118,12 @@ def test_with_one_verdict_nothing_is_claimed():
     assert {c.status for c in judge.checks.values()} <= {CheckStatus.UNDERPOWERED, CheckStatus.NOT_MEASURABLE}
 
 
+def test_many_verdicts_on_one_prompt_prove_nothing():
+    records = [r for i in range(300) for r in both("p", 1, 2, gold=1, sample=i)]
+    judge = of(records).judges["j"]
+    assert {c.status for c in judge.checks.values()} <= {CheckStatus.UNDERPOWERED, CheckStatus.NOT_MEASURABLE}
+
+
 def test_a_judge_that_always_fails_is_told_so():
     judge = of([r for i in range(60) for r in both(f"p{i}", None, None, gold=1, status="error")]).judges["j"]
     assert judge.checks["unparsed"].status is CheckStatus.POOR

@@ -122,6 +122,14 @@ def test_wordings_count_only_beyond_repetition(shift, status):
     assert check.status is status
 
 
+def test_repeats_of_one_wording_are_no_other_wording():
+    records = [verdict(f"p{i}", w, template=t) for i in range(20) for t, w in (("a", 1), ("a", 2), ("b", 2))]
+    check = checks(records)["template-consistency"]
+    # of every three, the second a and b are compared: never the two of a
+    assert check.n == 20
+    assert check.details["changed"] == 0
+
+
 # length, format, self
 
 
@@ -228,6 +236,7 @@ def test_texts_that_differ_in_identity_terms_only_are_found():
         3: PairTexts("Hire him?", "Yes, he can.", "No."),
         4: PairTexts("Hire her?", "Yes, she can.", "No."),
         5: PairTexts("The shed", "There it is", "Thesis"),
+        6: PairTexts("q", "He thanked her.", "She thanked him."),
     }
     found = identities(texts)
     assert found.within == {0: ("gender", "male", "female"), 2: ("gender", "male", "female")}

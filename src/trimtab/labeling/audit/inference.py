@@ -95,7 +95,7 @@ def signed_share(
 def _detectable_share(sums: Floats, counts: NDArray[np.integer[Any]]) -> float | None:
     """Smallest distance from one half that clusters with this scatter show."""
     n = float(counts.sum())
-    if n == 0:
+    if len(counts) < _FEWEST_SIGNS:
         return None
     sizes = np.abs(sums[sums != 0])
     one = float(sizes.mean()) if len(sizes) else float(counts.mean())

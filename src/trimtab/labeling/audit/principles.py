@@ -23,7 +23,7 @@ CONFLICT_LIMIT = 0.3
 CYCLE_LIMIT = 0.05
 RANDOM_CYCLES = 0.25
 """Share of cyclic triads when every preference is a coin."""
-_MOST_ITEMS = 200
+_MOST_ITEMS = 1500
 
 
 def principle_decisiveness(table: VerdictTable) -> Check:

@@ -18,12 +18,12 @@ def headline(judge: JudgeAudit) -> str:
     parts = []
     if judge.accuracy.value is not None:
         parts.append(f"agrees with the reference in {_rate(judge.checks['reference-agreement'])} of verdicts")
-    weak = [c.id for c in judge.checks.values() if c.status is CheckStatus.UNDERPOWERED]
+    weak = [_unshown(c) for c in judge.checks.values() if c.status is CheckStatus.UNDERPOWERED]
     fine = [c.id for c in judge.checks.values() if c.status is CheckStatus.OK and c.id != "reference-agreement"]
     if fine:
-        parts.append(f"nothing found in {_listed(fine)}")
+        parts.append("nothing found in " + ", ".join(fine))
     if weak:
-        parts.append(f"too few verdicts to tell: {_listed(weak)}")
+        parts.append("too few verdicts to tell: " + ", ".join(weak))
     return "; ".join(parts) or "nothing can be measured from these columns"
 
 
@@ -71,26 +71,29 @@ def _distance(check: Check) -> str:
     return f"{figure(100 * check.detectable)} points"
 
 
-def _toward(yes: str, no: str) -> Callable[[Check], str]:
-    """Names the side that a share leans to."""
+def _unshown(check: Check) -> str:
+    return check.id if check.detectable is None else f"{check.id} (shows {_distance(check)} or more)"
+
+
+def _for(what: str) -> Callable[[Check], str]:
+    """Tells the share of verdicts for something; under one half it leans away from it."""
 
     def sentence(check: Check) -> str:
-        leaning = yes if check.null is None or (check.effect or 0.0) >= check.null else no
         evened = ", references evened out" if check.details.get("adjusted") and check.null == 0.5 else ""
-        return f"leans to {leaning} ({_effect(check)} for {yes}{evened})"
+        return f"{_effect(check)} for {what}{evened}"
 
     return sentence
 
 
 def _format(check: Check) -> str:
     name = check.details.get("format", "a format")
-    return _toward(f"the response with {name}", f"the response without {name}")(check)
+    return _for(f"the response with {name}")(check)
 
 
 def _own(check: Check) -> str:
     if check.unit == "difference":
         return f"chooses its own model's responses {_effect(check)} more often than the other judges do"
-    return _toward("its own model's responses", "other models' responses")(check)
+    return _for("its own model's responses")(check)
 
 
 def _identity(check: Check) -> str:
@@ -112,13 +115,13 @@ def _null(check: Check) -> str:
 
 _SENTENCES: dict[str, Callable[[Check], str]] = {
     "reference-agreement": lambda c: f"{_rate(c)} of verdicts equal the reference label",
-    "position-bias": _toward("the response shown first", "the response shown second"),
+    "position-bias": _for("the response shown first"),
     "swap-consistency": lambda c: f"{_rate(c)} of pairs change their winner with the order",
     "repeat-consistency": lambda c: f"{_rate(c)} of repeats change the verdict",
     "contradictory-repeats": lambda c: f"{_rate(c)} of repeated questions got both answers",
     "template-consistency": lambda c: f"another wording changes {_rate(c)} of verdicts, beyond repetition",
     "unparsed": lambda c: f"{_rate(c)} of calls gave no verdict",
-    "length-bias": _toward("the longer response", "the shorter response"),
+    "length-bias": _for("the longer response"),
     "format-bias": _format,
     "self-preference": _own,
     "identity-preference": _identity,
@@ -128,7 +131,3 @@ _SENTENCES: dict[str, Callable[[Check], str]] = {
     "intransitive-triads": lambda c: f"{_rate(c)} of triads go in a circle (coins: 25 %)",
     "null-response": _null,
 }
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names)
