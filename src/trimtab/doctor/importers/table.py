@@ -122,6 +122,7 @@ class TableBuilder:
         self.planned_steps: int | None = None
         self.truncated = False
         self.hint = ""
+        self.last_bad = 0
         self._steps = array("q")
         self._parts: dict[str, _Parts] = {}
         self._dropped_names = False
@@ -151,6 +152,11 @@ class TableBuilder:
             self._steps.append(step)
         self.rows += 1
         return True
+
+    def no_record(self, reason: str, line: int, text: str) -> None:
+        """Note a line that is no record; `last_bad` is the last such line."""
+        self.skips.add(reason, line, text)
+        self.last_bad = line
 
     def put(self, name: str, row: int, value: float) -> None:
         """Set one number of a row that is there already."""

@@ -1,0 +1,162 @@
+"""`read`: from a path to what the doctor looks at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trimtab.doctor.importers.build import build, check_mapping
+from trimtab.doctor.importers.consoles import read_console
+from trimtab.doctor.importers.json_lines import read_json_lines
+from trimtab.doctor.importers.json_rows import loads, rows_of_document, salvage_document
+from trimtab.doctor.importers.source import Source, no_log
+from trimtab.doctor.importers.table import Table, TableBuilder
+from trimtab.doctor.judgments import JudgmentMaterial, from_records
+from trimtab.doctor.log import Log
+
+__all__ = ["Material", "log_of_rows", "read"]
+
+Material = Log | JudgmentMaterial
+_TRIED = "JSON, JSON lines, CSV, TensorBoard events, console logs, preference data and judgments were tried."
+_SAMPLE = 200
+_NOTHING: Mapping[str, str] = {}
+
+
+def read(path: str | os.PathLike[str], mapping: Mapping[str, str] = _NOTHING) -> list[Material]:
+    """Everything that the doctor can look at in a file or directory.
+
+    Args:
+        path: a log of any known form, a file of judgments, scores or pairs, a run of ours or of another framework.
+        mapping: the doctor's name (`kl/reference`, or `step`) -> the log's own, where the log's says too little.
+
+    Returns:
+        Logs and judgments, at least one.
+
+    Raises:
+        TrimtabError: there is no such path, it may not be read, nothing in it is known, or `mapping` names no quantity.
+    """
+    check_mapping(mapping)
+    return _file(Path(path), mapping)
+
+
+def _file(path: Path, mapping: Mapping[str, str]) -> list[Material]:
+    source = Source(path)
+    source.refuse_binary()
+    text = source.head.decode(source.encoding, "replace").lstrip("\ufeff \t\r\n\x00")
+    if not text:
+        raise no_log(str(path), "is empty", _TRIED)
+    for attempt in _attempts(text):
+        found = attempt(source, mapping)
+        if found:
+            return found
+    raise no_log(str(path), "holds nothing that is known here", _TRIED)
+
+
+def _attempts(text: str) -> Iterable[Any]:
+    if text[0] in "{[":
+        first, _, rest = text.partition("\n")
+        if _is_record(first) and (rest.strip() or first.startswith("{")):
+            return (_json_lines, _document, _console)
+        return (_document, _json_lines, _console)
+    return (_console, _json_lines)
+
+
+def _is_record(line: str) -> bool:
+    try:
+        return isinstance(loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _json_lines(source: Source, mapping: Mapping[str, str]) -> list[Material]:
+    judged = _judgments(source)
+    if judged is not None:
+        return [judged]
+    table = read_json_lines(source)
+    return [build(table, str(source.path), mapping)] if table.rows else []
+
+
+def _judgments(source: Source) -> JudgmentMaterial | None:
+    """The file as judgments, if its first lines are some."""
+    lines = source.head.decode(source.encoding, "replace").splitlines()
+    if source.size > len(source.head):
+        lines = lines[:-1]
+    if from_records(_records(lines[:_SAMPLE]), str(source.path)) is None:
+        return None
+    return from_records(_records(source.document().splitlines()), str(source.path))
+
+
+def _records(lines: Iterable[str]) -> list[dict[str, Any]]:
+    found = []
+    for line in lines:
+        try:
+            value = loads(line.strip()) if line.strip() else None
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def _document(source: Source, mapping: Mapping[str, str]) -> list[Material]:
+    text = source.document().lstrip("\ufeff\x00")
+    lost = None
+    try:
+        records, settings, form = rows_of_document(loads(text))
+    except ValueError:
+        lost = salvage_document(text)
+        if lost is None:
+            return []
+        records, settings, form = lost.records, lost.settings, "log_history" if '"log_history"' in text else "records"
+    if not records:
+        return []
+    judged = from_records(records, str(source.path))
+    if judged is not None:
+        return [judged]
+    table = _table(records, settings, "hf-trainer-state" if form == "log_history" else f"json-{form}", lost)
+    return [build(table, str(source.path), mapping)] if table.rows else []
+
+
+def _table(records: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], form: str, lost: Any) -> Table:
+    builder = TableBuilder(form)
+    for i, record in enumerate(records):
+        if not builder.add(record):
+            builder.skips.add("records without a number", i + 1)
+    builder.config.update(settings)
+    if lost is not None:
+        builder.truncated = lost.cut
+        if lost.lost:
+            builder.skips.add("pieces of the file that are no record", None, count=lost.lost)
+    return builder.table()
+
+
+def _console(source: Source, mapping: Mapping[str, str]) -> list[Material]:
+    table = read_console(source)
+    return [build(table, str(source.path), mapping)] if table is not None and table.rows else []
+
+
+def log_of_rows(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    path: str,
+    dress: str,
+    config: Mapping[str, Any] = _NOTHING,
+    planned_steps: int | None = None,
+    mapping: Mapping[str, str] = _NOTHING,
+) -> Log:
+    """The log of rows that are in memory; no file is read.
+
+    Args:
+        rows: `trimtab`: records of `metrics.jsonl` (stage, step, signals); `hf-log-history`: entries of
+            `TrainerState.log_history`.
+        path: what reports call it.
+        dress: which of the two.
+        config: settings of the run.
+        planned_steps: steps that the run is to take.
+        mapping: as in `read`.
+    """
+    table = _table(rows, {**config}, dress, None)
+    table.planned_steps = planned_steps
+    return build(table, path, mapping)
