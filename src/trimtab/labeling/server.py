@@ -36,6 +36,8 @@ ATTEMPTS = 8
 """Most calls for one question; `total_s` usually ends it earlier."""
 TOTAL = 4
 """Longest time for one question, in time-outs of a single call."""
+FIRST_WAIT_S, JITTER_S = 0.5, 1.0
+"""Pause before the second try, which doubles from try to try; and the most that is added to one at random."""
 _BURST_S = 5.0
 """A rate limit is kept over this many seconds, not only over the minute: servers count that way too."""
 _RETRIED = frozenset({408, 409, 425, 429})
@@ -176,7 +178,12 @@ class Server:
             NoAnswer: every try failed; its text says how the last one did.
         """
         tries = stamina.retry_context(
-            on=self._wait, attempts=ATTEMPTS, timeout=self.total_s, wait_initial=0.5, wait_max=30.0, wait_jitter=1.0
+            on=self._wait,
+            attempts=ATTEMPTS,
+            timeout=self.total_s,
+            wait_initial=FIRST_WAIT_S,
+            wait_max=30.0,
+            wait_jitter=JITTER_S,
         )
         async for attempt in tries:
             with attempt:
