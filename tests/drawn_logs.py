@@ -1,6 +1,6 @@
-"""Small logs drawn for the tests of detectors: sound runs of every stage, and single faults planted into them.
+"""Small logs drawn for the tests of detectors: sound runs of every stage.
 
-Nothing here is taken from a real log. Noise is white, correlated or heavy-tailed by seed, so that a rule that holds only
+Nothing here is taken from a real log. Noise is white, correlated or heavy-tailed by seed: a rule that holds only
 for one kind of noise is caught.
 """
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import drawn_logs as drawn
 import numpy as np
 
+import drawn_logs as drawn
 from trimtab.doctor.log import Floats, Log, Stage
 
 AT = 80
@@ -29,7 +29,9 @@ def _ramp(n: int, at: int = AT, over: int = 60) -> Floats:
     return np.clip((np.arange(1, n + 1) - at) / over, 0, 1)
 
 
-def _grpo(change: Callable[[drawn.Draw, np.random.Generator, int], None], kind: str = "plain", **how: Any) -> Callable[[int], Log]:
+def _grpo(
+    change: Callable[[drawn.Draw, np.random.Generator, int], None], kind: str = "plain", **how: Any
+) -> Callable[[int], Log]:
     def draw(seed: int) -> Log:
         d = drawn.grpo(seed, kind=kind)
         change(d, np.random.default_rng(seed + 77), len(d["score/mean"]))
@@ -47,7 +49,9 @@ def _ppo(change: Callable[[drawn.Draw, np.random.Generator, int], None], **how: 
     return draw
 
 
-def _other(make: Any, stage: Stage, change: Callable[[drawn.Draw, np.random.Generator, int], None]) -> Callable[[int], Log]:
+def _other(
+    make: Any, stage: Stage, change: Callable[[drawn.Draw, np.random.Generator, int], None]
+) -> Callable[[int], Log]:
     def draw(seed: int) -> Log:
         d = make(seed)
         change(d, np.random.default_rng(seed + 77), 200)
@@ -61,7 +65,9 @@ def _flat(d: drawn.Draw, rng: np.random.Generator, n: int, level: float = 0.2, s
 
 
 def _kl(d: drawn.Draw, rng: np.random.Generator, n: int) -> None:
-    d["kl/reference_per_token"] = d["kl/reference_per_token"] + 2.5 * _ramp(n) ** 2 * np.exp(0.2 * rng.standard_normal(n))
+    d["kl/reference_per_token"] = d["kl/reference_per_token"] + 2.5 * _ramp(n) ** 2 * np.exp(
+        0.2 * rng.standard_normal(n)
+    )
 
 
 def _negative(d: drawn.Draw, rng: np.random.Generator, n: int) -> None:
@@ -135,7 +141,9 @@ def _diverging(d: drawn.Draw, rng: np.random.Generator, n: int) -> None:
 
 def _oscillating(d: drawn.Draw, rng: np.random.Generator, n: int) -> None:
     period = rng.uniform(25, 50)
-    d["score/mean"] = 0.4 + 0.2 * np.sin(2 * np.pi * np.arange(n) / period + rng.uniform(0, 6)) + 0.03 * rng.standard_normal(n)
+    d["score/mean"] = (
+        0.4 + 0.2 * np.sin(2 * np.pi * np.arange(n) / period + rng.uniform(0, 6)) + 0.03 * rng.standard_normal(n)
+    )
 
 
 def _falling(d: drawn.Draw, rng: np.random.Generator, n: int) -> None:
@@ -145,7 +153,7 @@ def _falling(d: drawn.Draw, rng: np.random.Generator, n: int) -> None:
 def _too_long(d: drawn.Draw, rng: np.random.Generator, n: int) -> None:
     d["response/length_mean"] = d["response/length_mean"] * (1 + 2 * _ramp(n))
     d["response/truncated_fraction"] = np.clip(d["response/truncated_fraction"] + 0.4 * _ramp(n, AT + 20), 0, 1)
-    before = d["score/mean"][: AT].max()
+    before = d["score/mean"][:AT].max()
     d["score/mean"] = np.minimum(d["score/mean"], before) - 0.1 * _ramp(n)
 
 
@@ -286,14 +294,26 @@ def _long_pm(d: drawn.Draw, rng: np.random.Generator, n: int) -> None:
     d["margin/length_correlation"] = (d["accuracy/validation"][0], 0.5 + 0.03 * rng.standard_normal(8))  # type: ignore[assignment]
 
 
-def _labels(**values: float) -> Callable[[int], Log]:
+_LABELS = {
+    "label/pairs": 400.0,
+    "label/verdicts": 800.0,
+    "label/first_slot_fraction": 0.51,
+    "label/gap_mean": 0.3,
+    "label/order_flip_fraction": 0.12,
+    "label/unparsed_fraction": 0.0,
+    "label/longer_wins_fraction": 0.58,
+}
+
+
+def _labels(key: str = "label/pairs", value: float = 400.0) -> Callable[[int], Log]:
+    """A judge's shares with one of them changed; counts double from the first line to the second."""
+
     def draw(seed: int) -> Log:
-        base = {"label/pairs": 400.0, "label/verdicts": 800.0, "label/first_slot_fraction": 0.51, "label/gap_mean": 0.3,
-                "label/order_flip_fraction": 0.12, "label/unparsed_fraction": 0.0, "label/longer_wins_fraction": 0.58}  # fmt: skip
-        given = base | {k.replace("__", "/"): v for k, v in values.items()}
         jitter = 1 + 0.01 * np.random.default_rng(seed).standard_normal()
-        return drawn.log({k: np.array([0.5, 1.0]) * v if "fraction" not in k else np.full(2, v * jitter) for k, v in given.items()},
-                         Stage.LABEL)  # fmt: skip
+        shares = {k: np.full(2, v * jitter) for k, v in (_LABELS | {key: value}).items()}
+        for count in ("label/pairs", "label/verdicts"):
+            shares[count] = np.array([0.5, 1.0]) * _LABELS[count]
+        return drawn.log(shares, Stage.LABEL)
 
     return draw
 
@@ -342,9 +362,9 @@ FAULTS = (
     Fault("pm-score-collapse", _other(drawn.reward_model, Stage.PREFERENCE_MODEL, _collapsed_pm)),
     Fault("pm-miscalibrated", _other(drawn.reward_model, Stage.PREFERENCE_MODEL, _overconfident_pm)),
     Fault("pm-length-bias", _other(drawn.reward_model, Stage.PREFERENCE_MODEL, _long_pm)),
-    Fault("judge-position-bias", _labels(label__first_slot_fraction=0.63)),
-    Fault("judge-inconsistency", _labels(label__order_flip_fraction=0.45)),
-    Fault("judge-unparsed", _labels(label__unparsed_fraction=0.2)),
-    Fault("judge-length-bias", _labels(label__longer_wins_fraction=0.82)),
-    Fault("noisy-labels", _labels(label__gap_mean=0.008)),
+    Fault("judge-position-bias", _labels("label/first_slot_fraction", 0.63)),
+    Fault("judge-inconsistency", _labels("label/order_flip_fraction", 0.45)),
+    Fault("judge-unparsed", _labels("label/unparsed_fraction", 0.2)),
+    Fault("judge-length-bias", _labels("label/longer_wins_fraction", 0.82)),
+    Fault("noisy-labels", _labels("label/gap_mean", 0.008)),
 )

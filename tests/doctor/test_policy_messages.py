@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from planted_faults import FAULTS
 
+from planted_faults import FAULTS
 from trimtab.doctor.driver import diagnose_materials
 from trimtab.doctor.finding import Finding, Message
 from trimtab.doctor.messages.catalogue import placeholders, render

@@ -80,7 +80,7 @@ def _policy_reference(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     kl = r.track("kl/reference")
     if kl is None:
         yield unchecked(r, id, "check/kl_at_start", "kl/reference")
-    elif kl.steps[0] <= 1 and kl.values[0] > 1 and len(kl) >= 2 and kl.values[1] > 1:
+    elif not kl.series.derived and kl.steps[0] <= 1 and kl.values[0] > 1 and len(kl) >= 2 and kl.values[1] > 1:
         told = [figure("first", kl, step=kl.step(0), value=float(kl.values[0]))]
         yield finding(id, INFO, kl.step(0), told, cause="policy", source="peers 4.23: KL is 0 at step 0")
 

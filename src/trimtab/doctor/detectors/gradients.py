@@ -96,7 +96,8 @@ def _spikes(values: Floats) -> np.ndarray:
     for i in range(n):
         middle[i] = np.median(values[max(0, i - 25) : i]) if i >= 5 else np.inf
     base = np.maximum(middle, float(np.median(values)))
-    return (values > 10 * base) | ((values > LARGE) & (values > 3 * base))
+    # below 1, the usual clip, a spike reaches the weights as it is and is small: most batches had no signal then
+    return (values > 1) & ((values > 10 * base) | ((values > LARGE) & (values > 3 * base)))
 
 
 def _exploding(r: Reading) -> Iterator[Finding | NotDiagnosable]:

@@ -11,7 +11,7 @@ from trimtab.doctor.detectors.rule import INFO, WARNING, Rule, figure, finding, 
 from trimtab.doctor.finding import Evidence, Finding, Message, NotDiagnosable
 from trimtab.doctor.log import Estimator, Floats, Series, Stage, Unit
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "idle"]
 
 _ALL = frozenset(Stage)
 _NEVER_NEGATIVE = frozenset({Estimator.K2, Estimator.K3, Estimator.FULL, Estimator.ABS_K1, Estimator.CLAMPED_K1})
@@ -83,8 +83,7 @@ def _all_clipped(r: Reading) -> tuple[int, Evidence] | None:
     if clip is None or clip.late < 0.99:
         return None
     if kl is None:
-        unclear = [n for k, n in r.log.unit_unknown.items() if k.startswith("kl/")]
-        if not unclear or not _alike_everywhere(r):
+        if not idle(r):
             return None
         return clip.step(0), figure("impossible-clip-dead", clip, step=clip.step(0), value=clip.late)
     if float(np.median(np.abs(kl.values))) > 1e-5:
@@ -92,8 +91,8 @@ def _all_clipped(r: Reading) -> tuple[int, Evidence] | None:
     return clip.step(0), figure("impossible-clip", clip, step=clip.step(0), value=clip.late, kl=kl.name)
 
 
-def _alike_everywhere(r: Reading) -> bool:
-    """No advantage at all: nothing can push a ratio out of its band."""
+def idle(r: Reading) -> bool:
+    """Whether no advantage or score ever differs from the others: nothing can push a ratio out of its band."""
     spread = r.track("advantage/std", "score/std")
     return spread is not None and float(np.abs(spread.values).max()) == 0
 

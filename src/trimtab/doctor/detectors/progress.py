@@ -188,7 +188,8 @@ def swings(track: Track) -> tuple[list[trends.Drawdown], float]:
     span = float(high - low)
     smooth = trends.running_median(values, 3 if len(values) < 60 else max(3, len(values) // 40) | 1)
     width = 3 if len(values) < 60 else max(3, len(values) // 40)
-    sigma = trends.noise(values)
+    # quantised scores have many equal neighbours: their robust noise is too small
+    sigma = max(trends.noise(values), 0.8 * float(np.diff(values).std()) / sqrt(2))
     depth = max(0.4 * span, 5 * 1.25 * sigma / sqrt(width))
     if span <= 0 or depth <= 0:
         return [], span
@@ -223,6 +224,9 @@ def _oscillating(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     share = _beat(track)
     if len(deep) < 4 and share < 0.3:
         return  # three falls without a rhythm are what a slow wander looks like
+    rest = track.values - track.slow if len(track) >= 60 else track.values
+    if trends.autocorrelation(rest, 1)[0] < 0.35 and share < 0.4:
+        return  # neighbours that hardly resemble each other are noise, unless one period carries most of it
     depth = float(np.median([d.depth for d in deep]))
     told = figure("swings", track, value=depth, depth=depth, count=len(deep), span=span)
     out = [ruled_out(id, "noise", noise=trends.noise(track.values)), ruled_out(id, "wander")]

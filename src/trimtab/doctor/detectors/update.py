@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from trimtab.doctor.detectors.log_itself import idle
 from trimtab.doctor.detectors.reading import Reading, Track
 from trimtab.doctor.detectors.rule import (
     CRITICAL,
@@ -197,7 +198,7 @@ def _clip(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if len(track) < 5:
         return
     kl = r.track("kl/update", "kl/reference_per_token", "kl/reference")
-    if kl is not None and abs(kl.late) < 1e-6 and track.late > 0.99:
+    if track.late > 0.99 and (idle(r) if kl is None else abs(kl.late) < 1e-5):
         return  # nothing moves and all is clipped: the metric is wrong, which is told as such
     if track.late <= 0.3:
         return
