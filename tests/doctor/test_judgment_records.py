@@ -284,9 +284,9 @@ def test_rows_that_are_no_objects_are_counted() -> None:
 _KEYS = st.sampled_from([
     "pair_id", "judge", "order", "winner", "gold", "label", "len_A", "len_B", "decision_0", "decision_1", "scores_0",
     "scores_1", "scores", "chosen", "rejected", "chosen_score", "rejected_score", "fold_accs", "mean_val_acc",
-    "n_pairs", "fold", "n", "longer_wins", "self_pref", "first_wins", "flip_rate", "p_1", "outcome", "p_first", "order_gap",
-    "annotator1", "annotator2", "response_A", "response_B", "model_a", "model_b", "split", "source", "status", "margin",
-    "prompt", "judgments", "sample", "template", "turn",
+    "n_pairs", "fold", "n", "longer_wins", "self_pref", "first_wins", "flip_rate", "p_1", "outcome", "p_first",
+    "order_gap", "annotator1", "annotator2", "response_A", "response_B", "model_a", "model_b", "split", "source", "status",
+    "margin", "prompt", "judgments", "sample", "template", "turn",
 ])  # fmt: skip
 _WORDS = ["A", "B", "A>B", "tie", "12", "21", "x", ""]
 _PARTS = st.dictionaries(st.sampled_from(["decision", "role", "content"]), st.text(max_size=3), max_size=2)
