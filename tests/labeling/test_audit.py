@@ -80,6 +80,20 @@ def test_questions_asked_twice_without_a_sample_number_are_matched_in_order():
     assert of(records).judges["j"].inconsistent_rate.n == 2
 
 
+def test_running_sample_numbers_still_meet_in_both_orders():
+    records = [{**r, "sample": i} for i, r in enumerate(both("p", 1, 1) + both("p", 1, 2))]
+    found = of(records).judges["j"].inconsistent_rate
+    assert (found.n, found.value) == (2, pytest.approx(1 / 2))
+
+
+def test_one_id_in_two_slices_is_two_pairs_and_another_constitution_another_question():
+    records = both("p", 1, 1, slice="a") + both("p", 2, 2, slice="b") + both("p", 2, 2, slice="b", constitution="new")
+    judge = of(records).judges["j"]
+    assert judge.inconsistent_rate.value == 0
+    assert judge.inconsistent_rate.n == 3
+    assert judge.checks["contradictory-repeats"].status is CheckStatus.NOT_MEASURABLE
+
+
 def test_order_of_rows_does_not_matter():
     records = draw_records(np.random.default_rng(1), 60, position=0.2)
     mixed = [records[i] for i in np.random.default_rng(2).permutation(len(records))]

@@ -6,7 +6,7 @@ import json
 
 from labeling_fakes import ScriptedJudge, candidate, two_principles
 from trimtab.labeling.labels import label_pairs
-from trimtab.labeling.protocol import Verdict
+from trimtab.labeling.protocol import JudgeIdentity, Verdict
 from trimtab.labeling.store import LabelStore
 from trimtab.labeling.verdicts import read_verdicts
 
@@ -107,3 +107,14 @@ def test_the_label_store_is_read_without_the_canarys_verdicts(tmp_path):
     assert found.judge.names == ("scripted",)
     assert found.first_won.all()
     assert sorted(found.p_1.round(9).tolist()) == [0.2, 0.2, 0.8, 0.8]
+
+
+def test_models_behind_one_judge_are_told_apart(tmp_path):
+    constitution = two_principles(tmp_path)
+    with LabelStore(tmp_path / "labels.sqlite") as store:
+        for model in ("small", "large"):
+            judge = ScriptedJudge(lambda r: Verdict.of_shown(0.8, r.order), identity=JudgeIdentity("server", model))
+            label_pairs([candidate(1)], judge, constitution, store=store)
+    found = read_verdicts(str(tmp_path / "labels.sqlite"))
+    assert sorted(found.judge.names) == ["server/large", "server/small"]
+    assert found.constitution.known

@@ -214,6 +214,7 @@ class LabelStore:
                 "model": named["model"],
                 "template": named["wording"] or named["template"],
                 "principle": named["principle"] or None,
+                "constitution": named["constitution"],
                 "order": {"forward": "12", "reversed": "21"}[named["shown"]],
                 "sample": named["sample"],
                 "status": named["outcome"],

@@ -34,6 +34,7 @@ _NAMES = {
     "judge": "judge",
     "template": "template",
     "principle": "principle",
+    "constitution": "constitution",
     "slice": "slice",
     "annotator": "annotator",
     "group": "group",

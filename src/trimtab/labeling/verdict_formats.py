@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -235,7 +236,8 @@ def read_store(path: str | os.PathLike[str]) -> VerdictTable:
 def store_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Verdict records of a label store; another process may be writing. `pair_id` ends in "#" and 8 digits of the hash.
 
-    The null-response canary's verdicts are left out: they would pass for verdicts on real pairs.
+    The null-response canary's verdicts are left out: they would pass for verdicts on real pairs. A judge that stands
+    for several models is one judge a model, named "judge/model".
 
     Raises:
         TrimtabError: the file is no label store, or of a newer version of Trimtab.
@@ -243,7 +245,14 @@ def store_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     from trimtab.labeling.store import LabelStore
 
     with LabelStore(path) as store:
-        return [record for record in store.verdict_records() if not record["pair_id"].startswith("canary/")]
+        records = [record for record in store.verdict_records() if not record["pair_id"].startswith("canary/")]
+    models: dict[str, set[str]] = defaultdict(set)
+    for record in records:
+        models[record["judge"]].add(record["model"])
+    for record in records:
+        if len(models[record["judge"]]) > 1:
+            record["judge"] = f"{record['judge']}/{record['model']}"
+    return records
 
 
 def _short_hash(text: str) -> str:

@@ -102,6 +102,7 @@ class VerdictTable:
         length_2: of its second.
         template: which wording of the judge's instructions.
         principle: which principle was asked about.
+        constitution: hash of what was asked; the same pair under another one is another question.
         slice: part of the data; `a/b` belongs to `a` too.
         annotator: the person who gave the verdict, or the reference label beside it.
         group: that person's group.
@@ -132,6 +133,7 @@ class VerdictTable:
     length_2: Floats
     template: Coded
     principle: Coded
+    constitution: Coded
     slice: Coded
     annotator: Coded
     group: Coded
@@ -197,10 +199,10 @@ class VerdictTable:
 
         `pair_id`, `winner` (or `p_1`) and one of `judge` and `annotator` are required. The columns are: `pair_id`,
         `judge`, `order` ("12", "21"), `winner` (1, 2, "tie", null), `status` (ok, tie, unparsed, refused, error),
-        `p_1`, `gold` (1, 2, "tie"), `sample`, `template`, `principle`, `length_1`, `length_2`, `slice`, `annotator`,
-        `group`, `prompt_id`, `model`, `generator_1`, `generator_2`, `response_id_1`, `response_id_2`, `cost`,
-        `tokens`, `latency`, `mass`, and the texts `prompt`, `response_1`, `response_2`. Lengths that are missing are
-        counted in words where there are texts.
+        `p_1`, `gold` (1, 2, "tie"), `sample`, `template`, `principle`, `constitution`, `length_1`, `length_2`,
+        `slice`, `annotator`, `group`, `prompt_id`, `model`, `generator_1`, `generator_2`, `response_id_1`,
+        `response_id_2`, `cost`, `tokens`, `latency`, `mass`, and the texts `prompt`, `response_1`, `response_2`.
+        Lengths that are missing are counted in words where there are texts.
 
         Args:
             records: the verdicts.

@@ -9,7 +9,7 @@ import numpy as np
 
 from trimtab.labeling.audit.inference import missing, rate, share_of, signed_share
 from trimtab.labeling.audit.results import Check, Estimate, SliceAudit
-from trimtab.labeling.audit.units import Couples, combined, couples
+from trimtab.labeling.audit.units import Couples, couples, question
 from trimtab.labeling.verdicts import NO_WINNER, OUTCOMES, VerdictTable
 
 __all__ = ["contradictory_repeats", "position_bias", "repeats", "swap_consistency", "template_consistency", "unparsed"]
@@ -82,7 +82,7 @@ def noise_of(disagreement: float) -> float:
 
 def repeats(table: VerdictTable) -> tuple[Check, Couples]:
     """Share of repeats of a question (same order, template, principle, annotator) that differ from the one before."""
-    key = combined(table.pair.codes, table.order, table.template.codes, table.principle.codes, table.annotator.codes)
+    key = question(table, table.order, table.template.codes)
     again = couples(key, np.arange(len(table), dtype=np.int64))
     if len(again) == 0:
         return missing("repeat-consistency", "the same question asked again (sample 1, 2, ...)"), again
@@ -94,7 +94,7 @@ def repeats(table: VerdictTable) -> tuple[Check, Couples]:
 
 def contradictory_repeats(table: VerdictTable) -> Check:
     """Share of questions asked more than once to which both responses were named the winner."""
-    key = combined(table.pair.codes, table.order, table.template.codes, table.principle.codes, table.annotator.codes)
+    key = question(table, table.order, table.template.codes)
     questions, row, index, times = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
     repeated = times > 1
     if not repeated.any():
@@ -108,7 +108,7 @@ def contradictory_repeats(table: VerdictTable) -> Check:
 
 def template_consistency(table: VerdictTable, again: Couples) -> Check:
     """Share of verdicts that another wording changes, less the share that mere repetition changes."""
-    key = combined(table.pair.codes, table.order, table.sample, table.principle.codes, table.annotator.codes)
+    key = question(table, table.order, table.sample)
     other = couples(key, table.template.codes)
     worded = (table.template.codes[other.first] >= 0) & (table.template.codes[other.second] >= 0)
     other = Couples(other.first[worded], other.second[worded])

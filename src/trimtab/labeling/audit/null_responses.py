@@ -18,7 +18,7 @@ from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.audit.inference import rate, share_of
 from trimtab.labeling.audit.results import Audit, Check
 from trimtab.labeling.labels import label_pairs
-from trimtab.labeling.protocol import Judge, Outcome
+from trimtab.labeling.protocol import Judge, Outcome, Verdict
 
 if TYPE_CHECKING:
     from trimtab.labeling.store import LabelStore
@@ -87,16 +87,25 @@ def canary(
     )
     prompts: dict[str, int] = {}
     rows = [
-        (int(pair.id.removeprefix(CANARY).split("/")[0]), prompts.setdefault(pair.prompt.id, len(prompts)), verdict)
+        (
+            int(pair.id.removeprefix(CANARY).split("/")[0]),
+            prompts.setdefault(pair.prompt.id, len(prompts)),
+            vote.verdict,
+        )
         for pair, label in zip(asked, labels, strict=True)
-        for verdict in (vote.verdict for vote in label.votes)
+        for vote in label.votes
     ]
+    return _counted(rows, nulls, judge.identity.name)
+
+
+def _counted(rows: Sequence[tuple[int, int, Verdict]], nulls: Sequence[str], judge: str) -> Check:
+    """The check from (number of the null response, prompt, verdict); the null response is the pair's first."""
     kind, cluster = (np.array([row[i] for row in rows], dtype=np.int64) for i in (0, 1))
     won = np.array([v.p_first is not None and v.p_first > 0.5 for _, _, v in rows])
     tied = np.array([v.p_first == 0.5 for _, _, v in rows])
     failed = np.array([v.outcome not in (Outcome.OK, Outcome.TIE) for _, _, v in rows])
     details: dict[str, Any] = {
-        "judge": judge.identity.name,
+        "judge": judge,
         "ties": float(tied.mean()),
         "failed": float(failed.mean()),
         "nulls": [

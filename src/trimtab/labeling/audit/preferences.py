@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.labeling.audit.inference import balanced_share, finite, missing, share_of, signed_share
+from trimtab.labeling.audit.inference import Balanced, balanced_share, finite, missing, share_of, signed_share
 from trimtab.labeling.audit.results import Check, CheckStatus
 from trimtab.labeling.verdicts import PairTexts, VerdictTable
 from trimtab.stats.resampling import bootstrap_sums, percentile_interval
@@ -94,12 +94,20 @@ def attribute(
         return Check(
             check, CheckStatus.NOT_MEASURABLE, few.effect, few.low, few.high, n=few.n, missing=(what,), details=more
         )  # fmt: skip
-    more |= {"adjusted": True, "share_where_reference_has_it": balanced.with_side}
-    more["share_where_reference_has_it_not"] = balanced.against_side
     winner_first, has_first = table.winner[rows][known] == 1, sign[rows][known] == 1
     more |= _odds(winner_first, has_first, table.gold[rows][known] == 1, cluster[known], resamples, seed)
+    return _evened(check, balanced, more)
+
+
+def _evened(check: str, balanced: Balanced, details: dict[str, Any]) -> Check:
+    """The check from a share with the reference labels evened out."""
     half = student_quantile(0.95, balanced.freedom) * balanced.error
     t = (balanced.share - 0.5) / balanced.error
+    sides = {
+        "adjusted": True,
+        "share_where_reference_has_it": balanced.with_side,
+        "share_where_reference_has_it_not": balanced.against_side,
+    }
     return Check(
         check,
         CheckStatus.OK,
@@ -111,7 +119,7 @@ def attribute(
         null=0.5,
         threshold=THRESHOLD,
         detectable=min(detectable_mean(balanced.error), 0.5),
-        details=more,
+        details=details | sides,
     )
 
 
@@ -141,8 +149,8 @@ def length_bias(table: VerdictTable, resamples: int, seed: int) -> Check:
     a, b = table.length_1, table.length_2
     if not (np.isfinite(a) & np.isfinite(b)).any():
         return missing("length-bias", "length_1 and length_2 (or the texts response_1 and response_2)")
-    sign = np.nan_to_num(np.sign(a - b)).astype(np.int8)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(invalid="ignore"):
+        sign = np.nan_to_num(np.sign(a - b)).astype(np.int8)
         matched = np.maximum(a, b) <= MATCHED * np.minimum(a, b)
     rows = np.flatnonzero(table.decided & (sign != 0) & matched)
     toward = (table.winner[rows] == 1) == (sign[rows] == 1)
@@ -255,25 +263,30 @@ def self_preference(
             "self-preference", table, sign, PLAIN_THRESHOLD, resamples=resamples, seed=seed, details=details
         )
         return found or missing("self-preference", "decided verdicts on such pairs")
-    gap = toward[compared] - expected[compared]
-    items = np.stack([gap, np.ones(len(gap))], axis=1)
-    cluster = table.cluster[rows][compared]
-    drawn = bootstrap_sums(items, cluster, resamples, seed)
-    values = drawn[:, 0] / drawn[:, 1]
-    low, high = percentile_interval(values)
-    error = float(values.std())
     share = share_of(toward, table.cluster[rows])
     details |= {"plain_share": share.value, "plain_low": share.low, "plain_high": share.high, "adjusted": True}
+    gap = toward[compared] - expected[compared]
+    return _beyond_others(gap, table.cluster[rows][compared], details, resamples, seed)
+
+
+def _beyond_others(
+    gap: Floats, cluster: NDArray[np.integer[Any]], details: dict[str, Any], resamples: int, seed: int
+) -> Check:
+    """Self-preference as the mean difference from the other judges on the same pairs."""
+    drawn = bootstrap_sums(np.stack([gap, np.ones(len(gap))], axis=1), cluster, resamples, seed)
+    values = drawn[:, 0] / drawn[:, 1]
+    low, high = percentile_interval(values)
+    clusters = len(np.unique(cluster))
+    error = float(values.std()) if clusters > 1 else 0.0
     # the bootstrap's error over this many clusters, as Student's
-    freedom = max(len(np.unique(cluster)) - 1, 1)
-    p = student_p(float(gap.mean()) / error, freedom) if error > 0 else 1.0
+    p = student_p(float(gap.mean()) / error, clusters - 1) if error > 0 else 1.0
     return Check(
         "self-preference",
         CheckStatus.OK,
         float(gap.mean()),
-        finite(low),
-        finite(high),
-        p if len(np.unique(cluster)) > 1 else 1.0,
+        finite(low) if clusters > 1 else None,
+        finite(high) if clusters > 1 else None,
+        p,
         n=len(gap),
         null=0.0,
         threshold=PLAIN_THRESHOLD,

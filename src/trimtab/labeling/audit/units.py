@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from trimtab.labeling.verdicts import NO_WINNER, TIE, VerdictTable
 
-__all__ = ["Couples", "combined", "couples", "majority", "order_couples"]
+__all__ = ["Couples", "combined", "couples", "majority", "order_couples", "question"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -34,13 +34,25 @@ def combined(*columns: NDArray[np.integer[Any]]) -> Ints:
     return key
 
 
-def order_couples(table: VerdictTable) -> Couples:
-    """The two orders of each question of one judge: same pair, sample, template, principle and annotator.
+def question(table: VerdictTable, *more: NDArray[np.integer[Any]]) -> Ints:
+    """[n] number of the question in each row of one judge: pair, slice, principle, constitution, annotator, and `more`.
 
-    Asked more than once with all these equal, the k-th verdict in one order meets the k-th in the other.
+    A pair id that occurs in two slices is taken for two pairs.
     """
-    key = combined(table.pair.codes, table.sample, table.template.codes, table.principle.codes, table.annotator.codes)
-    return _matched(key, table.order == 1, table.order == 2)
+    columns = (table.pair, table.slice, table.principle, table.constitution, table.annotator)
+    return combined(*(column.codes for column in columns), *more)
+
+
+def order_couples(table: VerdictTable) -> Couples:
+    """The two orders of each question of one judge, template by template.
+
+    Asked more than once, the k-th verdict in one order meets the k-th in the other, counted by sample and then by row:
+    votes on one question are alike, so that a sample missing on one side unsettles none of the others.
+    """
+    line = np.argsort(table.sample, kind="stable")
+    key = question(table, table.template.codes)[line]
+    first, second = _matched(key, table.order[line] == 1, table.order[line] == 2)
+    return Couples(line[first], line[second])
 
 
 def couples(key: Ints, kind: NDArray[np.integer[Any]]) -> Couples:
