@@ -12,32 +12,20 @@ import numbers
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from trimtab.doctor.finding import Message
-from trimtab.doctor.messages import LANGUAGES, Text
+from trimtab.doctor.messages import LANGUAGES, Text, explain, faces, judgments, policy, prescriptions
 from trimtab.figures import figure
 
 __all__ = ["MESSAGES", "ROOMS", "has", "placeholders", "render", "title"]
 
-ROOMS = ("policy", "judgments", "prescriptions", "explain", "faces")
-"""The modules beside this one that hold messages."""
+ROOMS = (policy, judgments, prescriptions, explain, faces)
+"""The modules beside this one that hold messages; no key is in two of them."""
+
+MESSAGES: Mapping[str, Text] = {key: text for room in ROOMS for key, text in room.MESSAGES.items()}
 
 _JOINED = {"en": ", ", "zh": "、"}
-
-
-def _union() -> dict[str, Text]:
-    found: dict[str, Text] = {}
-    for room in ROOMS:
-        name = f"{__package__}.{room}"
-        if find_spec(name) is not None:
-            found.update(import_module(name).MESSAGES)
-    return found
-
-
-MESSAGES: Mapping[str, Text] = _union()
 
 
 def render(message: Message, lang: str = "en") -> str:
