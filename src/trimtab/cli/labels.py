@@ -13,6 +13,7 @@ from trimtab.cli.options import JsonOutput, Panel, Quiet, Settings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from trimtab.data.records import CandidatePair
     from trimtab.labeling.audit import Agreement, Audit, Estimate, JudgeAudit, SliceAudit
     from trimtab.labeling.verdict_project import ProjectVerdicts
 
@@ -46,7 +47,7 @@ def audit(
     resamples: Annotated[int, typer.Option(min=1, help="Bootstrap samples.")] = 1000,
     ask_null: Annotated[
         bool,
-        typer.Option("--canary", help="Also ask the project's judge to compare null responses with real ones."),
+        typer.Option("--canary", help="Also ask the project's judges to compare null responses with real ones."),
     ] = False,
     canary_pairs: Annotated[int, typer.Option(min=1, help="Pairs for the canary; six calls each.")] = 50,
     settings: Settings = None,
@@ -104,7 +105,7 @@ def _check_judges(wanted: list[str], known: tuple[str, ...]) -> None:
 
 
 def _asked(verdicts: ProjectVerdicts, found: Audit, pairs: int, settings: list[str]) -> Audit:
-    """The audit with the answers of the project's judge to the canary."""
+    """The audit with the answers of the project's judges to the canary."""
     from trimtab.errors import ErrorKind, TrimtabError
     from trimtab.labeling.audit import canary, with_canary
     from trimtab.labeling.store import LabelStore
@@ -118,17 +119,29 @@ def _asked(verdicts: ProjectVerdicts, found: Audit, pairs: int, settings: list[s
         raise TrimtabError(
             ErrorKind.USAGE, "the canary needs sampled pairs, and there are none", f"trimtab label {project.directory}"
         )
-    judge = Workshop(project, runs[-1]).judge()
-    # one pair a prompt first: prompts are what is independent
-    by_prompt: dict[str, list[Any]] = {}
+    # one pair a prompt: prompts are what is independent
+    by_prompt: dict[str, CandidatePair] = {}
     for pair in verdicts.pairs:
-        by_prompt.setdefault(pair.prompt.id, []).append(pair)
-    chosen = [group[0] for group in by_prompt.values()][:pairs]
-    output.say(f"asking judge {judge.identity.name} about {len(chosen)} real responses against null ones")
+        by_prompt.setdefault(pair.prompt.id, pair)
+    chosen = list(by_prompt.values())[:pairs]
+    asked: set[str] = set()
     with LabelStore(project.label_store) as store:
-        answer = canary(judge, project.constitution, chosen, store=store)
-    name = judge.identity.name
-    return with_canary(found, name if name in found.judges else next(iter(found.judges)), answer)
+        for judge in Workshop(project, runs[-1]).judges():
+            who = judge.identity
+            name = next((n for n in (f"{who.name}/{who.model}", who.name) if n in found.judges), None)
+            # of several wordings of one judge the first is asked
+            if name is None or name in asked:
+                continue
+            asked.add(name)
+            output.say(f"asking judge {name} about {len(chosen)} real responses against null ones")
+            found = with_canary(found, name, canary(judge, project.constitution, chosen, store=store))
+    if not asked:
+        raise TrimtabError(
+            ErrorKind.USAGE,
+            f"none of the judges in the settings has labeled: there are verdicts of {', '.join(found.judges)}",
+            f"trimtab label {project.directory}",
+        )
+    return found
 
 
 # the report
