@@ -21,7 +21,14 @@ from trimtab.errors import ErrorKind, TrimtabError
 
 __all__ = ["build", "check_mapping"]
 
-_PLANNED = ("max_steps", "total_steps", "total_timesteps", "num_training_steps", "total_training_steps", "num_total_steps")
+_PLANNED = (
+    "max_steps",
+    "total_steps",
+    "total_timesteps",
+    "num_training_steps",
+    "total_training_steps",
+    "num_total_steps",
+)
 _MOST_PER_TOKEN = 13.0  # nats: the logarithm of a vocabulary of 400,000
 _MINIBATCH = ("minibatch", "mini_batch", "minibatch_idx", "mini_batch_idx")
 
@@ -99,9 +106,12 @@ def build(table: Table, path: str, mapping: Mapping[str, str] | None = None) -> 
 def _tell(times: Timeline, skips: Skips) -> None:
     """Say what the steps of the rows lost."""
     if times.back:
-        skips.add("rows of steps that were logged again later (a resumed run); the later ones count", None,
-                  f"the step went back {times.back} times" if times.back > 1 else "the step went back once",
-                  times.superseded)
+        skips.add(
+            "rows of steps that were logged again later (a resumed run); the later ones count",
+            None,
+            f"the step went back {times.back} times" if times.back > 1 else "the step went back once",
+            times.superseded,
+        )
     if times.unordered:
         skips.add("rows out of the order of their steps; they were sorted")
     if times.missing:
@@ -124,13 +134,16 @@ def _assign(
         if name in taken:
             ours = taken[name]
             if ours != "step":
-                found[ours] = _Found(name, column, to(ours, Estimator.UNKNOWN if ours.startswith("kl/") else Estimator.NONE), -1)
+                found[ours] = _Found(
+                    name, column, to(ours, Estimator.UNKNOWN if ours.startswith("kl/") else Estimator.NONE), -1
+                )
             continue
         meaning = meaning_of(name, dialect)
         if meaning is None:
             unmapped.append(name)
         elif meaning.unknown_unit:
-            unknown.setdefault(meaning.key, name)
+            if meaning.key not in unknown or "loss" in unknown[meaning.key]:  # `kl` says more than `kl_loss`
+                unknown[meaning.key] = name
         elif meaning.key:
             rank = order.get(name, order.get(name.removeprefix("train/"), len(order) + 1))
             key = meaning.key
@@ -210,7 +223,10 @@ def _derive(series: dict[str, Series]) -> None:
     finished = series.get("response/finished_fraction")
     if finished is not None and "response/truncated_fraction" not in series:
         series["response/truncated_fraction"] = replace(
-            finished, key="response/truncated_fraction", values=1.0 - finished.values, derived=f"1 minus {finished.name}"
+            finished,
+            key="response/truncated_fraction",
+            values=1.0 - finished.values,
+            derived=f"1 minus {finished.name}",
         )
     count, size = series.get("response/eos_count"), series.get("batch/size")
     if count is not None and size is not None and "response/eos_fraction" not in series:
@@ -279,6 +295,10 @@ _SETTING = re.compile(r"(?:kl_?coef\w*|beta|temperature|clip_?range\w*|max_compl
 def _config(table: Table) -> dict[str, Any]:
     config = dict(table.config)
     for name, column in table.columns.items():
-        if _SETTING.fullmatch(normal(name).rsplit("/", 1)[-1]) and len(column) and bool((column.values == column.values[0]).all()):
+        if (
+            _SETTING.fullmatch(normal(name).rsplit("/", 1)[-1])
+            and len(column)
+            and bool((column.values == column.values[0]).all())
+        ):
             config.setdefault(name, float(column.values[0]))
     return config

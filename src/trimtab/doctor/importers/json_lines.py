@@ -114,7 +114,9 @@ class _Alike:
         return True
 
     def _learn(self, row: dict[str, Any]) -> bool:
-        names = [k for k, v in row.items() if isinstance(v, int | float) or (isinstance(v, str) and number(v) is not None)]
+        names = [
+            k for k, v in row.items() if isinstance(v, int | float) or (isinstance(v, str) and number(v) is not None)
+        ]
         nested = any(isinstance(v, dict) for v in row.values())
         if not names or nested or any("/" in v for v in row.values() if isinstance(v, str) and len(v) < 40):
             return False

@@ -11,7 +11,9 @@ __all__ = ["LONGEST_NUMBER", "flatten", "fraction_of", "number", "number_of_text
 
 LONGEST_NUMBER = 5_000
 _DEEPEST = 12
-_WRAPPED = re.compile(r"(?:np\.|numpy\.|torch\.)?(?:tensor|array|float\d*|int\d*|Tensor|Decimal)\(\s*(?:\[\s*)?([^\s,()\[\]]+)\s*\]?\s*(?:,[^()]*)?\)")
+_WRAPPED = re.compile(
+    r"(?:np\.|numpy\.|torch\.)?(?:tensor|array|float\d*|int\d*|Tensor|Decimal)\(\s*(?:\[\s*)?([^\s,()\[\]]+)\s*\]?\s*(?:,[^()]*)?\)"
+)
 _FRACTION = re.compile(r"\s*(\d{1,15})\s*/\s*(\d{1,15})\s*")
 _PLAIN = re.compile(r"[+-]?(?:\d|\.\d|inf|nan|Inf|NaN)", re.ASCII)
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from trimtab.doctor.importers.build import build, check_mapping
 from trimtab.doctor.importers.consoles import read_console
+from trimtab.doctor.importers.csv_rows import csv_records, looks_like_csv, read_csv
+from trimtab.doctor.importers.directory import directory
+from trimtab.doctor.importers.events import is_events, read_events
 from trimtab.doctor.importers.json_lines import read_json_lines
 from trimtab.doctor.importers.json_rows import loads, rows_of_document, salvage_document
+from trimtab.doctor.importers.ours import rows_log
+from trimtab.doctor.importers.settings import settings_beside
 from trimtab.doctor.importers.source import Source, no_log
 from trimtab.doctor.importers.table import Table, TableBuilder
 from trimtab.doctor.judgments import JudgmentMaterial, from_records
@@ -19,6 +25,7 @@ from trimtab.doctor.log import Log
 __all__ = ["Material", "log_of_rows", "read"]
 
 Material = Log | JudgmentMaterial
+_Attempt = Callable[[Source, Mapping[str, str]], list[Material]]
 _TRIED = "JSON, JSON lines, CSV, TensorBoard events, console logs, preference data and judgments were tried."
 _SAMPLE = 200
 _NOTHING: Mapping[str, str] = {}
@@ -38,11 +45,21 @@ def read(path: str | os.PathLike[str], mapping: Mapping[str, str] = _NOTHING) ->
         TrimtabError: there is no such path, it may not be read, nothing in it is known, or `mapping` names no quantity.
     """
     check_mapping(mapping)
-    return _file(Path(path), mapping)
+    path = Path(path)
+    try:
+        found = directory(path, mapping, _file) if path.is_dir() else _file(path, mapping)
+    except (OSError, ValueError) as error:  # a loop of links, a name too long, a zero in it
+        raise no_log(repr(str(path))[1:-1][:500], f"cannot be read: {error}") from None
+    for i, material in enumerate(found):
+        if isinstance(material, Log) and (settings := settings_beside(path)):
+            found[i] = replace(material, config={**settings, **material.config})
+    return found
 
 
 def _file(path: Path, mapping: Mapping[str, str]) -> list[Material]:
     source = Source(path)
+    if is_events(source.head):
+        return _events([path], str(path), mapping)
     source.refuse_binary()
     text = source.head.decode(source.encoding, "replace").lstrip("\ufeff \t\r\n\x00")
     if not text:
@@ -54,12 +71,21 @@ def _file(path: Path, mapping: Mapping[str, str]) -> list[Material]:
     raise no_log(str(path), "holds nothing that is known here", _TRIED)
 
 
-def _attempts(text: str) -> Iterable[Any]:
+def _events(paths: Sequence[Path], name: str, mapping: Mapping[str, str]) -> list[Material]:
+    table = read_events(paths)
+    if table is None:
+        raise no_log(name, "holds TensorBoard events without a single scalar")
+    return [build(table, name, mapping)]
+
+
+def _attempts(text: str) -> tuple[_Attempt, ...]:
     if text[0] in "{[":
         first, _, rest = text.partition("\n")
         if _is_record(first) and (rest.strip() or first.startswith("{")):
             return (_json_lines, _document, _console)
         return (_document, _json_lines, _console)
+    if looks_like_csv(text):
+        return (_csv, _console, _json_lines)
     return (_console, _json_lines)
 
 
@@ -132,6 +158,16 @@ def _table(records: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], fo
     return builder.table()
 
 
+def _csv(source: Source, mapping: Mapping[str, str]) -> list[Material]:
+    text = source.head.decode(source.encoding, "replace").lstrip("\ufeff \t\r\n\x00")
+    separator = looks_like_csv(text)
+    if from_records(csv_records(source, separator, _SAMPLE), str(source.path)) is not None:
+        judged = from_records(csv_records(source, separator), str(source.path))
+        if judged is not None:
+            return [judged]
+    return [build(table, str(source.path), mapping) for table in read_csv(source, separator) if table.rows]
+
+
 def _console(source: Source, mapping: Mapping[str, str]) -> list[Material]:
     table = read_console(source)
     return [build(table, str(source.path), mapping)] if table is not None and table.rows else []
@@ -157,6 +193,9 @@ def log_of_rows(
         planned_steps: steps that the run is to take.
         mapping: as in `read`.
     """
-    table = _table(rows, {**config}, dress, None)
+    if dress == "trimtab":
+        stage = str(rows[0].get("stage", "ppo")) if rows else "ppo"
+        return rows_log(rows, path, stage, config, planned_steps, mapping)
+    table = _table(rows, config, dress, None)
     table.planned_steps = planned_steps
     return build(table, path, mapping)

@@ -17,12 +17,22 @@ __all__ = ["Timeline", "collapse", "first_of_each", "timeline"]
 Steps = NDArray[np.int64]
 
 _NAMES = (
-    "step", "global_step", "_step", "steps", "current_steps", "training/global_step", "trainer/global_step", "global_steps",
+    "step", "global_step", "_step", "steps", "current_steps", "training/global_step", "trainer/global_step",
+    "global_steps",
     "training_step", "train_step", "trainer_step", "optim_step", "iteration", "iter", "iterations", "update", "updates",
     "rollout/step", "rollout_step", "batch", "time/total_timesteps", "total_timesteps", "time/iterations", "step_num",
     "num_steps", "consumed_samples", "episode", "episodes", "epoch",
 )  # fmt: skip
-_MINIBATCH = ("minibatch", "mini_batch", "minibatch_idx", "mini_batch_idx", "micro_step", "ppo_ep", "ppo_epoch", "inner_epoch")
+_MINIBATCH = (
+    "minibatch",
+    "mini_batch",
+    "minibatch_idx",
+    "mini_batch_idx",
+    "micro_step",
+    "ppo_ep",
+    "ppo_epoch",
+    "inner_epoch",
+)
 _LARGEST = 2**62
 
 
@@ -61,8 +71,8 @@ def timeline(table: Table, wanted: Sequence[str] = ()) -> Timeline:
             forms.setdefault(form, name)
     usable: list[tuple[str, Steps, int]] = []
     for form in dict.fromkeys((*wanted, *_NAMES)):
-        name = forms.get(form)
-        if name is None or (form == "epoch" and usable) or (form in _MINIBATCH):
+        name = forms.get(form, "")
+        if not name or (form == "epoch" and usable) or (form in _MINIBATCH):
             continue
         found = _counting(table, table.columns[name], strict=form in ("epoch", "batch"))
         if found is not None:
@@ -97,8 +107,7 @@ def _counting(table: Table, column: Column, *, strict: bool) -> tuple[Steps, int
 
 def _through_epochs(table: Table, forms: dict[str, str], steps: Steps) -> Steps:
     """Steps that start again with every epoch, counted through."""
-    name = forms.get("epoch") or forms.get("episode")
-    column = table.columns.get(name) if name else None
+    column = table.columns.get(forms.get("epoch", forms.get("episode", "")))
     if column is None or len(column) != len(steps):
         return steps
     resets = np.flatnonzero(np.diff(steps) < 0) + 1

@@ -134,14 +134,15 @@ class TableBuilder:
         """
         found = False
         long = _long_form(record)
-        for name, value in [long] if long else flatten(record):
-            x = number(value)
-            if x is None:
-                x = self._text(name, value)
-                if x is None:
-                    continue
-            self._put(name, x)
-            found = True
+        for name, value in [long] if long else record.items():
+            x = value if type(value) is float else number(value)
+            if x is not None:
+                self._put(name, x)
+                found = True
+            elif isinstance(value, dict):
+                found = self._nested(name, value) or found
+            else:
+                self._text(name, value)
         if long and found:
             for name, value in record.items():
                 if name in ("step", "epoch", "iteration") and (x := number(value)) is not None:
@@ -198,6 +199,16 @@ class TableBuilder:
             self.skips.all, self.truncated, self.hint, part,
         )  # fmt: skip
 
+    def _nested(self, name: str, record: Mapping[Any, Any]) -> bool:
+        found = False
+        for inner, value in flatten(record, f"{name}/"):
+            if (x := number(value)) is not None:
+                self._put(inner, x)
+                found = True
+            else:
+                self._text(inner, value)
+        return found
+
     def _put(self, name: str, value: float) -> None:
         parts = self._parts.get(name) or self._part(name)
         if parts is not None:
@@ -216,17 +227,15 @@ class TableBuilder:
             parts = self._parts[name] = _Parts()
         return parts
 
-    def _text(self, name: str, value: Any) -> float | None:
+    def _text(self, name: str, value: Any) -> None:
         """What a value that is no number says all the same: the step of `10/500`, or a text to remember."""
         if not isinstance(value, str):
-            return None
+            return
         if "step" in name and (parts := fraction_of(value)):
             self.planned_steps = max(parts[1], self.planned_steps or 0)
             self._put("global_step", float(parts[0]))
-            return None
-        if len(self.texts) < 1_000 or name in self.texts:
+        elif len(self.texts) < 1_000 or name in self.texts:
             self.texts[name] = value[:500]
-        return None
 
 
 def _long_form(record: Mapping[Any, Any]) -> tuple[str, Any] | None:

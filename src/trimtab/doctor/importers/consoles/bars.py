@@ -12,7 +12,9 @@ from trimtab.doctor.importers.table import Table
 __all__ = ["Bar", "BarReader"]
 
 _BAR = re.compile(r"(\d{1,12})/(\d{1,12})\s*\[\d*:?\d+:\d\d<")
-_POSTFIX = re.compile(r"(\d{1,12})/(\d{1,12})\s*\[[^\]\[]{0,40}<[^\]\[]{0,40}?(?:it/s|s/it|\?)\s*,\s*([^\[\]]{3,4000})\]?")
+_POSTFIX = re.compile(
+    r"(\d{1,12})/(\d{1,12})\s*\[[^\]\[]{0,40}<[^\]\[]{0,40}?(?:it/s|s/it|\?)\s*,\s*([^\[\]]{3,4000})\]?"
+)
 _PAIR = re.compile(r"([A-Za-z_][\w/.@\-]*)=([^\s,\]]+)")
 _MANY = 3
 
@@ -49,14 +51,16 @@ class BarReader:
         self._rows = Rows("console-bars")
         self._at: list[tuple[int, int]] = []
 
-    def feed(self, line: str, line_number: int) -> None:
+    def feed(self, line: str, line_number: int) -> bool:
         """Take the pairs behind a bar; of a bar printed twice at the same place the later."""
         if "=" not in line or "<" not in line:
-            return
+            return False
+        taken = False
         for match in _POSTFIX.finditer(line):
             pairs = {k: x for k, v in _PAIR.findall(match.group(3)) if (x := number(v)) is not None}
             if not pairs:
                 continue
+            taken = True
             where = int(match.group(1)), int(match.group(2))
             if self._at and self._at[-1] == where:
                 self._rows.rows[-1].values.update(pairs)
@@ -65,6 +69,7 @@ class BarReader:
                 self._rows.add(pairs, line_number)
                 if len(self._rows.rows) > before:
                     self._at.append(where)
+        return taken
 
     def finish(self) -> Table | None:
         """The rows with their steps."""

@@ -25,21 +25,23 @@ class BoxReader:
         self._now: dict[str, Any] = {}
         self._section = ""
 
-    def feed(self, line: str, line_number: int) -> None:
+    def feed(self, line: str, line_number: int) -> bool:
         """Take a cell, or end a box."""
         text = line.strip()
         if text.startswith("|"):
             match = _CELL.match(text)
             if match is None:
-                return
+                return False
             name, value = match.groups()
             if name.endswith("/") and not value:
                 self._section = name
             elif (x := number(value)) is not None:
                 self._now[self._section + name] = x
-        elif self._now and _RULE.match(text):
+            return True
+        if self._now and _RULE.match(text):
             self._rows.add(self._now, line_number)
             self._now, self._section = {}, ""
+        return False
 
     def finish(self) -> Table | None:
         """The rows; a box that was not closed is left out."""
@@ -55,7 +57,7 @@ class BulletReader:
         self._step: int | None = None
         self._line = 0
 
-    def feed(self, line: str, line_number: int) -> None:
+    def feed(self, line: str, line_number: int) -> bool:
         """Take a bullet, or begin a step."""
         header = _HEADER.search(line) if "Step" in line else None
         if header is not None:
@@ -66,6 +68,8 @@ class BulletReader:
             match = _BULLET.match(line)
             if match is not None and (x := number(match.group(2))) is not None:
                 self._now[match.group(1)] = x
+                return True
+        return header is not None
 
     def finish(self) -> Table | None:
         """The rows."""

@@ -1,4 +1,5 @@
-"""DeepSpeed-Chat's console: records of several lines, in an old and a new form, with float16's skipped updates between."""
+"""DeepSpeed-Chat's console: records of several lines, in an old and a new form,
+with float16's skipped updates between."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ __all__ = ["DeepSpeedReader"]
 
 _N = r"([+-]?[\w.+\-]+)"
 _PPO = re.compile(
-    r"epoch\s*:\s*(\d+)\s*\|\s*step\s*:\s*(\d+)\s*\|\s*ppo[_ ]ep(?:och)?\s*:\s*(\d+)\s*\|\s*act(?:or)?[_ ]loss\s*:\s*" + _N
-    + r"\s*\|\s*cri(?:tic)?[_ ]loss\s*:\s*" + _N, re.IGNORECASE,
+    r"epoch\s*:\s*(\d+)\s*\|\s*step\s*:\s*(\d+)\s*\|\s*ppo[_ ]ep(?:och)?\s*:\s*(\d+)"
+    r"\s*\|\s*act(?:or)?[_ ]loss\s*:\s*" + _N + r"\s*\|\s*cri(?:tic)?[_ ]loss\s*:\s*" + _N, re.IGNORECASE,
 )  # fmt: skip
 _REWARD = re.compile(r"average reward score\s*:\s*" + _N, re.IGNORECASE)
 _SCORES = re.compile(
@@ -47,8 +48,9 @@ class DeepSpeedReader:
         self._epochs = 1
         self._ratio = 1.0
 
-    def feed(self, line: str, line_number: int) -> None:
+    def feed(self, line: str, line_number: int) -> bool:
         """Look at a line."""
+        before = len(self._rows)
         if "verflow" in line or "OVERFLOW" in line:
             self._overflow(line)
         elif "step=" in line or "micro_step" in line:
@@ -59,14 +61,14 @@ class DeepSpeedReader:
             self._options(line)
         if not self._builder.config and "cmd = " in line:
             self._options(line)
+        return len(self._rows) > before
 
     def finish(self) -> Table | None:
         """The table; None where no line was DeepSpeed-Chat's own."""
         if not self._found:
             return None
-        named = any("step" in row or "epoch_only" in row for _, row, _ in self._rows)
         for step, row, line in self._rows:
-            self._builder.add(row, line, step=step if named else step)
+            self._builder.add(row, line, step=step)
         total = self._size * self._epochs / (1 if self._ppo else self._ratio)
         self._builder.planned_steps = round(total) or None
         return self._builder.table()
@@ -131,7 +133,9 @@ class DeepSpeedReader:
         elif self._states == 2 and rate is not None:
             self._pending["critic_lr"] = rate
         if not self._ppo:
-            self._rows.append((int(match.group(1)), {**self._pending, "precision/skipped_updates": skipped}, line_number))
+            self._rows.append(
+                (int(match.group(1)), {**self._pending, "precision/skipped_updates": skipped}, line_number)
+            )
             self._pending, self._states = {}, 0
         else:
             before = self._pending.get("precision/skipped_updates", 0.0) if self._states > 1 else 0.0
@@ -140,4 +144,5 @@ class DeepSpeedReader:
     def _options(self, line: str) -> None:
         for name, value in _OPTION.findall(line[:20_000]):
             x = number(value)
-            self._builder.config.setdefault(name, value if x is None and value else True if x is None else x)
+            whole = int(x) if x is not None and x.is_integer() and abs(x) < 2**53 else x
+            self._builder.config.setdefault(name, (value or True) if whole is None else whole)

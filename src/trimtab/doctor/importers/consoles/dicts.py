@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from trimtab.doctor.importers.consoles.bars import Bar
 from trimtab.doctor.importers.consoles.rows import Rows, step_before
 from trimtab.doctor.importers.dict_lines import dicts_in
@@ -18,22 +20,23 @@ class DictReader:
         self._rows = Rows("console-dicts")
         self._bars: list[tuple[int, int] | None] = []
 
-    def feed(self, line: str, number: int) -> None:
+    def feed(self, line: str, line_number: int) -> bool:
         """Take the dicts of a line."""
         if "{" not in line or ":" not in line:
-            return
+            return False
         self._rows.cut = None
         found, cut = dicts_in(line)
         if cut:
-            self._rows.cut = number
+            self._rows.cut = line_number
         for at, values in found:
             step, planned = step_before(line[:at]) if at else (None, None)
             before = len(self._rows.rows)
-            self._rows.add(values, number, step)
+            self._rows.add(values, line_number, step)
             if planned:
                 self._rows.planned = planned
             if len(self._rows.rows) > before:
                 self._bars.append(self._bar.now)
+        return bool(found)
 
     def finish(self) -> Table | None:
         """The rows; steps of the main progress bar where no line names its own."""
@@ -43,7 +46,7 @@ class DictReader:
             steps = [b[0] if b is not None and b[1] == main else None for b in self._bars]
             named = any("step" in row.values or "global_step" in row.values for row in rows)
             seen = [s for s in steps if s is not None]
-            if not named and len(seen) == len(rows) and all(a <= b for a, b in zip(seen, seen[1:], strict=False)):
+            if not named and len(seen) == len(rows) and all(a <= b for a, b in pairwise(seen)):
                 for row, step in zip(rows, seen, strict=True):
                     row.step = step
         if self._rows.planned is None:

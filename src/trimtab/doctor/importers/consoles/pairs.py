@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from trimtab.doctor.importers.consoles.rows import Rows, step_before
-from trimtab.doctor.importers.numbers import number
+from trimtab.doctor.importers.numbers import number_of_text
 from trimtab.doctor.importers.table import Table
 
 __all__ = ["PairReader", "StepLineReader"]
@@ -15,9 +16,7 @@ _VALUE = re.compile(r"[:=]\s{0,20}(" + _NUMBER + r")(?=[\s,|;\])}]|$)")
 _BOUNDARY = re.compile(r"[,|;()\[\]{}:=<>•]|\s-\s|\s{2,}|\t")
 _WORD = re.compile(r"[A-Za-z_][\w/.@%\-]*")
 _MOST_WORDS = 4
-_EPOCH_STEP = re.compile(
-    r"epoch\s*:?\s*\[\s*(\d+)\s*/\s*(\d+)\s*\]\s*\(\s*(\d+)\s*/\s*(\d+)\s*\)[,\s]*", re.IGNORECASE
-)
+_EPOCH_STEP = re.compile(r"epoch\s*:?\s*\[\s*(\d+)\s*/\s*(\d+)\s*\]\s*\(\s*(\d+)\s*/\s*(\d+)\s*\)[,\s]*", re.IGNORECASE)
 _EPOCH_COMMA_STEP = re.compile(r"epoch\s*:\s*(\d+)\s*,\s*step\s*:\s*(\d+)\s*/\s*(\d+)[,\s]*", re.IGNORECASE)
 _VERL = re.compile(r"step:\s*(\d+)\s+-\s+(?=[\w./@+\-]+:)")
 _MORE = re.compile(r"\s*(?:-\s+[\w./@+\-]+:\S+|\S*(?:\s+-\s+[\w./@+\-]+:\S+)+)\s*$")
@@ -30,14 +29,16 @@ class PairReader:
     def __init__(self) -> None:
         self._rows = Rows("console-pairs")
 
-    def feed(self, line: str, line_number: int) -> None:
+    def feed(self, line: str, line_number: int) -> bool:
         """Take the pairs of a line."""
         if len(line) > _LONGEST or (":" not in line and "=" not in line):
-            return
+            return False
         step, rest = self._step(line)
         pairs = _pairs(rest)
         if len(pairs) >= 2 or (pairs and step is not None):
             self._rows.add(dict(pairs), line_number, step)
+            return True
+        return False
 
     def finish(self) -> Table | None:
         """The rows."""
@@ -62,21 +63,26 @@ class PairReader:
 
 
 def _pairs(text: str) -> dict[str, float]:
-    """Names and numbers of a line; a name is what stands before `:` or `=`, up to four words."""
+    """Names and numbers of a line."""
     found: dict[str, float] = {}
     begin = 0
     for match in _VALUE.finditer(text):
-        before = text[max(begin, match.start() - 120) : match.start()]
+        name = _name(text[max(begin, match.start() - 120) : match.start()])
         begin = match.end()
-        words: list[str] = []
-        for word in reversed(_BOUNDARY.split(before)[-1].split()):
-            if not _WORD.fullmatch(word) or len(words) == _MOST_WORDS:
-                break
-            words.append(word)
-        x = number(match.group(1))
-        if words and x is not None:
-            found[" ".join(reversed(words))] = x
+        if name and (x := number_of_text(match.group(1))) is not None:
+            found[name] = x
     return found
+
+
+@functools.lru_cache(4096)
+def _name(before: str) -> str:
+    """The name at the end of what stands before `:` or `=`: up to four words; empty without one."""
+    words: list[str] = []
+    for word in reversed(_BOUNDARY.split(before)[-1].split()):
+        if not _WORD.fullmatch(word) or len(words) == _MOST_WORDS:
+            break
+        words.append(word)
+    return " ".join(reversed(words))
 
 
 class StepLineReader:
@@ -86,19 +92,21 @@ class StepLineReader:
         self._rows = Rows("verl-console")
         self._open: tuple[int, str] | None = None
 
-    def feed(self, line: str, line_number: int) -> None:
+    def feed(self, line: str, line_number: int) -> bool:
         """Begin a record, go on with one, or end it."""
         match = _VERL.search(line) if "step:" in line else None
         if match is not None:
             self._close()
             self._open = line_number, line[match.start() :]
-        elif self._open is not None:
+            return True
+        if self._open is not None:
             if _MORE.match(line):
                 number_, text = self._open
                 loose = text.rstrip().endswith(" -") or line.lstrip().startswith("- ")
                 self._open = number_, f"{text.rstrip()} {line.lstrip()}" if loose else text + line
-            else:
-                self._close()
+                return True
+            self._close()
+        return False
 
     def finish(self) -> Table | None:
         """The rows."""
@@ -113,7 +121,7 @@ class StepLineReader:
         values = {}
         for piece in re.split(r"\s-\s", text):
             name, _, value = piece.strip().rpartition(":")
-            if name and (x := number(value)) is not None:
+            if name and (x := number_of_text(value)) is not None:
                 values[name] = x
         step = values.get("step")
         if step is not None and len(values) > 1:

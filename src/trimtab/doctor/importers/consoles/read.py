@@ -33,8 +33,7 @@ def read_console(source: Source) -> Table | None:
                 line = clean(piece)
                 if line.strip():
                     bar.feed(line, number)
-                    for reader in readers:
-                        reader.feed(line, number)
+                    any(reader.feed(line, number) for reader in readers)  # the first that takes it keeps it
             number += 1
         number -= 1
     best: Table | None = None

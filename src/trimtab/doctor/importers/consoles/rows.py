@@ -25,8 +25,8 @@ _METRIC = re.compile(r"loss|reward|score|kl\b|acc", re.IGNORECASE)
 class ConsoleReader(Protocol):
     """Takes the lines of a console log one by one."""
 
-    def feed(self, line: str, number: int) -> None:
-        """Look at a line (cleaned, without its end); `number` counts from 1."""
+    def feed(self, line: str, line_number: int) -> bool:
+        """Look at a line (cleaned, without its end; numbers count from 1); whether it is of this form."""
 
     def finish(self) -> Table | None:
         """The table of what was found; None where nothing was."""
@@ -63,13 +63,15 @@ class Rows:
 
     def add(self, values: dict[str, Any], line: int, step: int | None = None) -> None:
         """Keep a row; one with many texts is a print of settings."""
-        flat = dict(flatten(values))
-        if not flat:
+        if all(type(v) is float for v in values.values()):
+            if values:
+                self.rows.append(Row(line, values, step))
             return
+        flat = dict(flatten(values))
         texts = sum(number(v) is None for v in flat.values())
         if texts > _CONFIG_LIKE * len(flat) and not any(_METRIC.search(k) for k in flat):
             if len(self.config) < 500:
-                self.config.update(flat)
+                self.config.update({k: _setting(v) for k, v in flat.items()})
         elif texts < len(flat):
             self.rows.append(Row(line, flat, step))
 
@@ -93,6 +95,11 @@ class Rows:
             builder.truncated = True
         builder.config, builder.planned_steps = self.config, self.planned
         return builder.table()
+
+
+def _setting(value: Any) -> Any:
+    """A setting as it was meant: whole numbers are whole."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
 def _rising(steps: list[int | None]) -> list[int] | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from trimtab.doctor.importers.dialects import classic, generic, large, trl
+from trimtab.doctor.importers.dialects import classic, generic, large, own, trl
 from trimtab.doctor.importers.dialects.base import Dialect, Meaning, ignore, to
 
 __all__ = ["BY_NAME", "Dialect", "Meaning", "meaning_of", "recognise"]
 
 _ALL: tuple[Dialect, ...] = (*trl.DIALECTS, *large.DIALECTS, *classic.DIALECTS)
-BY_NAME = {d.name: d for d in (*_ALL, generic.PLAIN, generic.PAIRS, generic.PLAIN_DIRECT, generic.SUPERVISED)}
+BY_NAME = {
+    d.name: d for d in (*_ALL, *own.DIALECTS, generic.PLAIN, generic.PAIRS, generic.PLAIN_DIRECT, generic.SUPERVISED)
+}
 _HELD_OUT_KEYS = {
     "loss/train": "loss/validation", "accuracy/train": "accuracy/validation", "dpo/accuracy": "accuracy/validation",
     "score/mean": "eval/score", "reward/mean": "eval/score", "loss/validation": "loss/validation",

@@ -13,7 +13,8 @@ E, LAST = Estimator, Aggregation.LAST
 _C = re.compile
 _COUNTS = {"epoch": ignore(), "step": ignore(), "global_step": ignore(), "ppo_ep": ignore(), "ppo_epoch": ignore()}
 _FP16 = {
-    "precision/overflow": to("precision/overflow"), "precision/loss_scale": to("precision/loss_scale", aggregation=LAST),
+    "precision/overflow": to("precision/overflow"), "precision/loss_scale": to("precision/loss_scale",
+    aggregation=LAST),
     "precision/skipped_updates": to("precision/skipped_updates", aggregation=LAST), "log/lr": to("learning_rate"),
 }  # fmt: skip
 
@@ -39,7 +40,8 @@ _DEEPSPEED_RM = Dialect(
     means(
         _COUNTS, _FP16,
         {
-            "loss": to("loss/train"), "chosen_last_scores": to("pm/chosen_score"), "chosen_score": to("pm/chosen_score"),
+            "loss": to("loss/train"), "chosen_last_scores": to("pm/chosen_score"),
+            "chosen_score": to("pm/chosen_score"),
             "rejected_last_scores": to("pm/rejected_score"), "rejected_score": to("pm/rejected_score"),
             "acc": to("accuracy/validation"), "reward": to("pm/score_mean"), "lr": to("learning_rate"),
         },
@@ -78,8 +80,10 @@ _MIND_GRPO = Dialect(
 )  # fmt: skip
 _MIND_PPO = Dialect(
     "minimind-ppo", "minimind", Stage.POLICY, "ppo",
-    (frozenset({"kl_ref", "critic_loss"}), frozenset({"kl_ref", "avg_response_len"}), frozenset({"kl_ref", "avg_resp_length"})),
-    means(_MIND, {"kl_ref": unclear("kl/reference"), "approx_kl": to("kl/update", E.UNKNOWN), "kl": unclear("kl/update")}),
+    (frozenset({"kl_ref", "critic_loss"}), frozenset({"kl_ref", "avg_response_len"}), frozenset({"kl_ref",
+    "avg_resp_length"})),
+    means(_MIND, {"kl_ref": unclear("kl/reference"), "approx_kl": to("kl/update", E.UNKNOWN),
+    "kl": unclear("kl/update")}),
 )  # fmt: skip
 _MIND_DPO = Dialect(
     "minimind-dpo", "minimind", Stage.DIRECT, "dpo",
@@ -92,7 +96,8 @@ _MIND_DPO = Dialect(
 
 _TORCHTUNE = Dialect(
     "torchtune", "torchtune", Stage.POLICY, "ppo",
-    (frozenset({"rlhf_reward", "kl", "scores"}), frozenset({"num_stop_tokens", "scores"}), frozenset({"approx_policy_kl"})),
+    (frozenset({"rlhf_reward", "kl", "scores"}), frozenset({"num_stop_tokens", "scores"}),
+    frozenset({"approx_policy_kl"})),
     means(
         _COUNTS,
         {
@@ -127,7 +132,8 @@ _FARM = Dialect(
 
 _RL4LMS = Dialect(
     "rl4lms", "rl4lms", Stage.POLICY, "ppo",
-    (frozenset({"rollout_info/kl_div_mean"}), frozenset({"rollout_info/ep_rew"}), frozenset({"ppo/policy_gradient_loss"}),
+    (frozenset({"rollout_info/kl_div_mean"}), frozenset({"rollout_info/ep_rew"}),
+    frozenset({"ppo/policy_gradient_loss"}),
      frozenset({"rollout_info/kl_coeff"})),
     {
         "rollout_info/ep_rew": to("score/mean"), "rollout_info/ep_rew_std": to("score/std"),
@@ -136,7 +142,8 @@ _RL4LMS = Dialect(
         "rollout_info/ep_kl_rew": to("reward/penalty"), "rollout_info/values": to("value/mean"),
         "ppo/entropy_loss": to("policy/entropy", convert=negated), "ppo/policy_gradient_loss": to("policy/loss"),
         "ppo/value_loss": to("value/loss"), "ppo/approx_kl": to("kl/update", E.K3),
-        "ppo/explained_variance": to("value/explained_variance"), "ppo/clip_fraction": to("policy/clip_fraction", E.OUTSIDE),
+        "ppo/explained_variance": to("value/explained_variance"), "ppo/clip_fraction": to("policy/clip_fraction",
+        E.OUTSIDE),
         "iteration": ignore(), "epoch": ignore(),
     },
     ((_C(r"(?:rollout_info|ppo|time)/.*"), ignore()),),
@@ -167,11 +174,13 @@ _SB3 = Dialect(
 )  # fmt: skip
 _CLEANRL = Dialect(
     "cleanrl", "cleanrl", Stage.POLICY, "ppo",
-    (frozenset({"charts/episodic_return"}), frozenset({"losses/old_approx_kl"}), frozenset({"losses/clipfrac", "losses/policy_loss"})),
+    (frozenset({"charts/episodic_return"}), frozenset({"losses/old_approx_kl"}), frozenset({"losses/clipfrac",
+    "losses/policy_loss"})),
     {
         "charts/episodic_return": to("score/mean"), "charts/episodic_length": to("response/length_mean"),
         "charts/learning_rate": to("policy/learning_rate"), "charts/SPS": ignore(),
-        "losses/value_loss": to("value/loss", aggregation=LAST), "losses/policy_loss": to("policy/loss", aggregation=LAST),
+        "losses/value_loss": to("value/loss", aggregation=LAST), "losses/policy_loss": to("policy/loss",
+        aggregation=LAST),
         "losses/entropy": to("policy/entropy", aggregation=LAST), "losses/old_approx_kl": ignore(),
         "losses/approx_kl": to("kl/update", E.K3, aggregation=LAST),
         "losses/clipfrac": to("policy/clip_fraction", E.OUTSIDE),
@@ -180,6 +189,7 @@ _CLEANRL = Dialect(
 )  # fmt: skip
 
 DIALECTS = (
-    _DEEPSPEED, _DEEPSPEED_RM, _DEEPSPEED_DPO, _DEEPSPEED_SFT, _MIND_GRPO, _MIND_PPO, _MIND_DPO, _TORCHTUNE, _FARM, _RL4LMS,
+    _DEEPSPEED, _DEEPSPEED_RM, _DEEPSPEED_DPO, _DEEPSPEED_SFT, _MIND_GRPO, _MIND_PPO, _MIND_DPO, _TORCHTUNE, _FARM,
+    _RL4LMS,
     _SB3, _CLEANRL,
 )  # fmt: skip

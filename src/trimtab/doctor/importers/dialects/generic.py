@@ -33,7 +33,9 @@ _LENGTH = (
     r"(?:responses?|completions?|gen(?:eration|erated)?|outputs?|answers?|resp)_?(?:tokens?_)?(?:len(?:gths?)?|tokens)"
 )
 _OPTIMISATION = (
-    _level(r"(?:policy_|actor_|pg_|total_)?(?:grad(?:ient)?_?norm)|grad_norm_(?:policy|actor)", to("policy/gradient_norm")),
+    _level(
+        r"(?:policy_|actor_|pg_|total_)?(?:grad(?:ient)?_?norm)|grad_norm_(?:policy|actor)", to("policy/gradient_norm")
+    ),
     _level(r"(?:value|critic|vf)_grad(?:ient)?_?norm", to("value/gradient_norm")),
     _p(r"(?:policy_|actor_)?(?:lr|learning_rate)", to("policy/learning_rate")),
     _p(r"(?:value_|critic_)(?:lr|learning_rate)", to("value/learning_rate")),
@@ -46,7 +48,8 @@ _POLICY = (
     _p(r"(?:scores?|raw_rewards?|raw_scores?)[_/]std|std_scores?", to("score/std")),
     _p(r"(?:scores?|raw_rewards?)[_/]min|min_scores?", to("score/min")),
     _p(r"(?:scores?|raw_rewards?)[_/]max|max_scores?", to("score/max")),
-    _level(r"rewards?|total_rewards?|(?:ep(?:isode|isodic)?_)?(?:rewards?|rew|returns?)|train_rewards?", to("score/mean")),
+    _level(r"rewards?|total_rewards?|(?:ep(?:isode|isodic)?_)?(?:rewards?|rew|returns?)|train_rewards?",
+    to("score/mean")),
     _p(r"rewards?[_/]std|std_rewards?|rewards?_sd", to("score/std")),
     _p(r"rewards?[_/]min|min_rewards?", to("score/min")),
     _p(r"rewards?[_/]max|max_rewards?", to("score/max")),
@@ -62,7 +65,8 @@ _POLICY = (
     _p(r"(?:policy_|ppo_)?ratio[_/]?max|max_ratio", to("policy/ratio_max")),
     _p(r"(?:policy_|ppo_)?ratio[_/]?min|min_ratio", to("policy/ratio_min")),
     _p(r"first_(?:minibatch_)?ratio|ratio_first", to("policy/ratio_first")),
-    _level(r"(?:policy_|ppo_)?approx_?kl|kl_(?:old|update|step)|old_kl|ppo_kl|policy_kl_old", to("kl/update", E.UNKNOWN)),
+    _level(r"(?:policy_|ppo_)?approx_?kl|kl_(?:old|update|step)|old_kl|ppo_kl|policy_kl_old", to("kl/update",
+    E.UNKNOWN)),
     _p(r"(?:kl|ref_kl|kl_ref|reference_kl)[_/]per_token|(?:per_)?token_(?:mean_)?kl|kl_token_mean",
        to("kl/reference_per_token", E.UNKNOWN)),
     _p(r"(?:kl|ref_kl|kl_ref|reference_kl)[_/](?:per_)?(?:seq(?:uence)?|sum|response)|(?:per_)?seq(?:uence)?_kl|kl_sum",
@@ -91,13 +95,15 @@ _POLICY = (
     _level(r"prompt_?len(?:gths?)?|query_?len(?:gths?)?", to("prompt/length_mean")),
     _p(r"(?:responses?_)?(?:truncat(?:ed|ion)|cut_?off|clipped_responses|overlong)(?:_(?:frac(?:tion)?|ratio|rate))?"
        r"|response_length_clip_ratio|clipped_ratio", to("response/truncated_fraction")),
-    _p(r"(?:finished|completed|natural_termination|stopped)_?(?:frac(?:tion)?|ratio|rate)", to("response/finished_fraction")),
+    _p(r"(?:finished|completed|natural_termination|stopped)_?(?:frac(?:tion)?|ratio|rate)",
+    to("response/finished_fraction")),
     _p(r"(?:eos|has_eos|contains_eos)_?(?:frac(?:tion)?|ratio|rate)", to("response/eos_fraction")),
     _p(r"num_eos(?:_tokens)?|eos_count", to("response/eos_count")),
     _p(r"distinct_?2|distinct_bigrams", to("response/distinct_2")),
     _p(r"(?:repetition|repeat(?:ed)?)(?:_(?:frac(?:tion)?|ratio|rate|score))?|rep_?[234]", to("response/repetition")),
     _p(r"(?:empty)_?(?:responses?_)?(?:frac(?:tion)?|ratio|rate)", to("response/empty_fraction")),
-    _p(r"duplicates?_?(?:frac(?:tion)?|ratio|rate)|unique_(?:frac(?:tion)?|ratio)_complement", to("batch/duplicate_fraction")),
+    _p(r"duplicates?_?(?:frac(?:tion)?|ratio|rate)|unique_(?:frac(?:tion)?|ratio)_complement",
+    to("batch/duplicate_fraction")),
     _p(r"unique_(?:responses?_)?(?:frac(?:tion)?|ratio|rate)", to("batch/duplicate_fraction", convert=complement)),
     _p(r"component_(.+)|reward_component_(.+)|(proxy_.+)|rewards?/(.+)", to("score/{0}{1}{2}{3}")),
     _p(r"(.+_(?:rewards?|penalty|bonus)|(?:format|correctness|accuracy|length|style|helpfulness|safety)_score)"
@@ -134,7 +140,9 @@ _DIRECT = (
 
 PLAIN = Dialect("plain", "unknown", Stage.POLICY, "", (), {}, (*_POLICY, *_OPTIMISATION, _p("loss", to("policy/loss"))))
 """A policy trained by reinforcement, framework unknown."""
-PAIRS = Dialect("plain-pairs", "unknown", Stage.PREFERENCE_MODEL, "reward-model", (), {}, (*_PM, *_LOSS, *_OPTIMISATION))
+PAIRS = Dialect(
+    "plain-pairs", "unknown", Stage.PREFERENCE_MODEL, "reward-model", (), {}, (*_PM, *_LOSS, *_OPTIMISATION)
+)
 """A preference model, framework unknown."""
 PLAIN_DIRECT = Dialect("plain-direct", "unknown", Stage.DIRECT, "dpo", (), {}, (*_DIRECT, *_LOSS, *_OPTIMISATION))
 """Direct preference optimisation, framework unknown."""
@@ -142,15 +150,19 @@ SUPERVISED = Dialect("plain-loss", "unknown", Stage.UNKNOWN, "", (), {}, (*_LOSS
 """A loss and little else."""
 
 _BOOKKEEPING = _C(
-    r"_?(?:step|global_?step|epoch|iter(?:ation)?|time|timestamp|_runtime|runtime|wall_?time|date|seed|rank|samples?_per_second"
-    r"|steps_per_second|tokens?_per_second|elapsed(?:_time)?|eta|remaining_time|throughput|duration|step_time|mem(?:ory)?|gpu"
-    r"|_timestamp|_step|batch_size|num_samples|total_flos|percentage|total_steps|max_steps|current_steps|mini_?batch|worker"
-    r"|num_tokens|tokens|total_tokens|minibatch_idx|ppo_epochs?|update|episode|fps|kl_std|total_loss|total_timesteps|mfu"
-    r"|model_preparation_time)(?:_s|_ms|_sec(?:onds)?)?"
+    r"_?(?:step|global_?step|epoch|iter(?:ation)?|time|timestamp|_runtime|runtime|wall_?time|date|seed|rank|eta|fps|mfu"
+    r"|samples?_per_second|steps_per_second|tokens?_per_second|elapsed(?:_time)?|remaining_time|throughput|duration"
+    r"|step_time|mem(?:ory)?|gpu|_timestamp|_step|batch_size|num_samples|total_flos|percentage|total_steps|max_steps"
+    r"|current_steps|mini_?batch|worker|num_tokens|tokens|total_tokens|minibatch_idx|minibatch_row|ppo_epochs?|update"
+    r"|episode|kl_std|total_loss|total_timesteps|model_preparation_time)(?:_s|_ms|_sec(?:onds)?)?"
 )
-_TIMES = _C(r"(?:time|timing|timing_s|perf|performance|timers|memory|system|gpu|throughput|profiling|speed)[/_].*|.*_(?:time|seconds|runtime"
-            r"|per_second|per_sec|latency|time_s|_ms)")  # fmt: skip
-_HELD_OUT = _C(r"(?:eval(?:uation)?|valid(?:ation)?|val|test|dev|held_?out)(?:[_/-])(.+)")
+_TIMES = _C(
+    r"(?:time|timing|timing_s|perf|performance|timers|memory|system|gpu|throughput|profiling|speed)[/_].*"
+    r"|.*_(?:time|seconds|runtime|per_second|per_sec|latency|time_s|_ms)"
+)
+_HELD_OUT = _C(
+    r"(?:(?:eval(?:uation)?|validation|val|test|dev|held_?out)[_/]|valid/|valid_(?=loss|acc|reward|score|ppl))(.+)"
+)
 _INDEPENDENT = _C(
     r"(?:gold|oracle|true|ground_?truth|real|human|benchmark|judge|external|independent|golden)[_/].+"
     r"|(?:.+_)?win_?rate|.+[_/](?:gold|oracle|ground_?truth)|gold|exact_match|pass@?\d+"

@@ -95,7 +95,8 @@ _OPENRLHF_PPO = Dialect(
     (
         frozenset({"policy_loss", "response_length", "kl"}), frozenset({"actor_lr", "policy_loss"}),
         frozenset({"act_loss", "gen_len"}), frozenset({"pg", "rm", "glen"}), frozenset({"pg", "ret", "kl"}),
-        frozenset({"act_loss", "ent_loss"}), frozenset({"ppo_clip_ratio", "policy_loss"}), frozenset({"actor_grad_norm"}),
+        frozenset({"act_loss", "ent_loss"}), frozenset({"ppo_clip_ratio", "policy_loss"}),
+        frozenset({"actor_grad_norm"}),
         frozenset({"act_lr", "act_loss"}), frozenset({"pg", "act_lr"}), frozenset({"rollout/truncated_rate"}),
         frozenset({"policy_loss", "critic_loss", "response_length"}), frozenset({"policy_loss", "return", "reward"}),
     ),
@@ -126,7 +127,8 @@ _OPENRLHF_PPO = Dialect(
         "critic_grad_norm": to("value/gradient_norm", aggregation=LAST),
         "num_actions": ignore(), "num_samples": ignore(), "ptx_loss": ignore(), "ptx": ignore(),
         "rollout/num_samples": to("batch/size"),
-        "dynamic_filtering_pass_rate": ignore(), "generated_samples": ignore(), "global_step": ignore(), "step": ignore(),
+        "dynamic_filtering_pass_rate": ignore(), "generated_samples": ignore(), "global_step": ignore(),
+        "step": ignore(),
         "kl_coef": to("kl/beta"),
     },
     (
@@ -230,7 +232,8 @@ _NEMO_DPO = Dialect(
 )  # fmt: skip
 _ALIGNER = Dialect(
     "nemo-aligner", "nemo-rl", Stage.POLICY, "ppo",
-    (frozenset({"train_rollouts/init_policy_kl"}), frozenset({"train_rollouts/rewards"}), frozenset({"init_policy_kl"})),
+    (frozenset({"train_rollouts/init_policy_kl"}), frozenset({"train_rollouts/rewards"}),
+    frozenset({"init_policy_kl"})),
     {
         "train_rollouts/rewards": to("score/mean"), "train_rollouts/rewards_with_kl": to("reward/mean"),
         "train_rollouts/init_policy_kl": to("kl/reference_per_token", E.ABS_K1),
@@ -252,7 +255,8 @@ _ALIGNER = Dialect(
 
 _SLIME = Dialect(
     "slime", "slime", Stage.POLICY, "grpo",
-    (frozenset({"train_rollout_logprob_abs_diff"}), frozenset({"rollout/raw_reward"}), frozenset({"train/ppo_kl", "train/pg_loss"})),
+    (frozenset({"train_rollout_logprob_abs_diff"}), frozenset({"rollout/raw_reward"}), frozenset({"train/ppo_kl",
+    "train/pg_loss"})),
     {
         "train_rollout_logprob_abs_diff": to("rollout/logprob_gap_mean"),
         "loss": ignore(), "pg_loss": to("policy/loss"), "entropy_loss": to("policy/entropy"),
@@ -260,10 +264,12 @@ _SLIME = Dialect(
         "kl_loss": to("kl/reference_per_token", E.UNKNOWN), "grad_norm": to("policy/gradient_norm"),
         "lr-pg_0": to("policy/learning_rate"), "rollout/raw_reward": to("score/mean"),
         "rollout/rewards": ignore(), "rollout/response_lengths": to("response/length_mean"),
-        "rollout/response_len/mean": to("response/length_mean"), "rollout/truncated_ratio": to("response/truncated_fraction"),
+        "rollout/response_len/mean": to("response/length_mean"),
+        "rollout/truncated_ratio": to("response/truncated_fraction"),
         "rollout/truncated": to("response/truncated_fraction"), "rollout/advantages": to("advantage/mean"),
         "rollout/returns": to("value/return_mean"), "rollout/values": to("value/mean"), "value_loss": to("value/loss"),
-        "value_clipfrac": to("value/clip_fraction"), "tis": to("rollout/is_weight_mean"), "ois": to("policy/ratio_mean"),
+        "value_clipfrac": to("value/clip_fraction"), "tis": to("rollout/is_weight_mean"),
+        "ois": to("policy/ratio_mean"),
         "step": ignore(), "rollout/step": ignore(),
     },
     ((_C(r"(?:rollout|perf|multi_turn|passrate)/.*|lr-pg_\d+|tis_.*"), ignore()),),
@@ -272,7 +278,8 @@ _SLIME = Dialect(
 
 _OPEN_INSTRUCT = Dialect(
     "open-instruct", "open-instruct", Stage.POLICY, "grpo",
-    (frozenset({"objective/kl0_avg"}), frozenset({"objective/kl3_avg"}), frozenset({"objective/verifiable_correct_rate"}),
+    (frozenset({"objective/kl0_avg"}), frozenset({"objective/kl3_avg"}),
+    frozenset({"objective/verifiable_correct_rate"}),
      frozenset({"objective/verifiable_reward"}), frozenset({"val/stop_rate", "loss/policy_avg"})),
     {
         "objective/kl0_avg": ignore(), "objective/kl1_avg": to("kl/reference_per_token", E.K1),
@@ -319,7 +326,8 @@ _OPEN_INSTRUCT_RM = Dialect(
 
 _TRLX = Dialect(
     "trlx", "trlx", Stage.POLICY, "ppo",
-    (frozenset({"policy/sqrt_kl"}), frozenset({"losses/total_loss", "losses/policy_loss"}), frozenset({"policy/kl_per_token"}),
+    (frozenset({"policy/sqrt_kl"}), frozenset({"losses/total_loss", "losses/policy_loss"}),
+    frozenset({"policy/kl_per_token"}),
      frozenset({"rollout_scores/mean"}), frozenset({"exp_scores/mean"}), frozenset({"kl_ctl_value"})),
     {
         "losses/policy_loss": to("policy/loss"), "losses/value_loss": to("value/loss"), "losses/total_loss": ignore(),
@@ -339,7 +347,8 @@ _TRLX = Dialect(
     (
         (_C(r"reward/mean.*"), to("eval/score")),
         (_C(r"metrics/(.+)"), to("eval/{0}")),
-        (_C(r"(?:time|old_values|rollout_scores|exp_scores|values|returns|losses)/.*|learning_rate_group_\d+|samples"), ignore()),
+        (_C(r"(?:time|old_values|rollout_scores|exp_scores|values|returns|losses)/.*"
+            r"|learning_rate_group_\d+|samples"), ignore()),
     ),
 )  # fmt: skip
 
@@ -347,4 +356,3 @@ DIALECTS = (
     _VERL, _OPENRLHF_PPO, _OPENRLHF_DPO, _OPENRLHF_RM, _NEMO, _NEMO_DPO, _NEMO_PAIRS, _ALIGNER, _SLIME, _OPEN_INSTRUCT,
     _OPEN_INSTRUCT_RM, _TRLX,
 )  # fmt: skip
-

@@ -108,7 +108,8 @@ _PPO_OLD = Dialect(
         },
     ),
     (
-        (re.compile(r"time/ppo/.*|.*_dist|tokens/.*|objective/(?:ref_)?logprobs|game_log|ppo/policy/advantages"), ignore()),
+        (re.compile(r"time/ppo/.*|.*_dist|tokens/.*|objective/(?:ref_)?logprobs|game_log|ppo/policy/advantages"),
+        ignore()),
     ),
     steps=("step", "global_step"),
     without=frozenset({"objective/rlhf_reward"}),
@@ -187,7 +188,8 @@ _GROUP_PATTERNS = (
     (re.compile(r"memory\(GiB\)|train_speed\(.*\)|elapsed_time|remaining_time|percentage"), ignore()),
 )
 _GROUP_MARKS = (
-    frozenset({"reward", "reward_std"}), frozenset({"reward", "completion_length"}), frozenset({"frac_reward_zero_std"}),
+    frozenset({"reward", "reward_std"}), frozenset({"reward", "completion_length"}),
+    frozenset({"frac_reward_zero_std"}),
     frozenset({"reward", "completions/mean_length"}), frozenset({"completions/clipped_ratio"}),
     frozenset({"completions/mean_length", "kl"}),
 )  # fmt: skip
@@ -210,8 +212,10 @@ _PAIRS = {
     "rewards/accuracies": to("dpo/accuracy"),
     "logps/chosen": to("dpo/chosen_logprob"),
     "logps/rejected": to("dpo/rejected_logprob"),
-    "logits/chosen": ignore(), "logits/rejected": ignore(), "logps/ref_chosen": ignore(), "logps/ref_rejected": ignore(),
-    "rewards/chosen_sum": ignore(), "rewards/rejected_sum": ignore(), "count/chosen": ignore(), "count/rejected": ignore(),
+    "logits/chosen": ignore(), "logits/rejected": ignore(), "logps/ref_chosen": ignore(),
+    "logps/ref_rejected": ignore(),
+    "rewards/chosen_sum": ignore(), "rewards/rejected_sum": ignore(), "count/chosen": ignore(),
+    "count/rejected": ignore(),
     "log_odds_chosen": ignore(), "log_odds_ratio": ignore(), "sft_loss": ignore(), "odds_ratio_loss": ignore(),
 }  # fmt: skip
 _DPO = Dialect(
@@ -231,7 +235,8 @@ _KTO = Dialect(
 _REWARD = Dialect(
     "trl-reward", "trl", Stage.PREFERENCE_MODEL, "reward-model",
     (
-        frozenset({"accuracy", "margin"}), frozenset({"mean_reward", "min_reward"}), frozenset({"eval_accuracy", "eval_loss"}),
+        frozenset({"accuracy", "margin"}), frozenset({"mean_reward", "min_reward"}), frozenset({"eval_accuracy",
+        "eval_loss"}),
         frozenset({"eval/accuracy", "eval/loss"}), frozenset({"mean_reward", "margin"}),
     ),
     means(
@@ -324,7 +329,10 @@ _PORTS = Dialect(
 )  # fmt: skip
 
 _ROLL = Dialect(
-    "ratio-table", "trl", Stage.POLICY, "ppo",
+    "ratio-table",
+    "trl",
+    Stage.POLICY,
+    "ppo",
     (frozenset({"ratio", "minibatch"}),),
     {"ratio": to("policy/ratio_mean"), "epoch": ignore(), "minibatch": ignore()},
 )
