@@ -124,6 +124,8 @@ def test_one_principle_alone_keeps_its_hash_whatever_else_there_is(tmp_path):
         alone.hash == Constitution("n", (base.principles[1], replace(base.principles[0], weight=7.0))).only("warm").hash
     )
     assert alone.hash != base.only("brief").hash
+    off = Constitution("n", (Principle("off", "Be loud.", 0.0), base.principles[0]))
+    assert off.only("off").render() == "1. Be loud."
     with pytest.raises(TrimtabError, match=r"no principle 'cold'.*\n.*warm, brief"):
         base.only("cold")
 

@@ -157,6 +157,15 @@ def test_chats_that_do_not_fit_are_left_out_and_a_conversation_that_does_not_fit
     assert (cut.rounds, cut.too_long) == ((), True)
 
 
+@pytest.mark.parametrize(("length", "fits"), [(38, True), (39, False)])
+def test_a_conversation_fits_up_to_the_last_token_of_the_context(sample, monkeypatch, length, fits):
+    scripted(monkeypatch)
+    # two words said, one asked, two said, one asked, four to be said: ten beside the prompt, of 48
+    prompt = Prompt("p", (Message("user", " ".join(["the"] * length)),))
+    (found,) = sample([prompt], config=CONFIG.model_copy(update={"rounds": 1}))
+    assert (len(found.rounds), found.too_long) == ((1, False) if fits else (0, True))
+
+
 def test_models_without_chat_and_principles_without_requests_are_refused(sample, model):
     with pytest.raises(TrimtabError, match="no chat template") as caught:
         sample_revisions(model, TextCodec(build_tokenizer()), PROMPTS, TWO, CONFIG, batch_size=2, seed=0)

@@ -91,7 +91,10 @@ def test_fates():
         fate("Boil it. The revised response is plainer.", "I have rewritten it. Boil.", "原回答太长。")
         == [Fate.ABOUT] * 3
     )
-    assert fate("The response is too hard to read.") == [Fate.ABOUT]
+    assert (
+        fate("The response is too hard to read.", "This response meets all.", "So the new answer is:")
+        == [Fate.ABOUT] * 3
+    )
     assert fate("Boil six minutes.", too_long=True) == [Fate.TOO_LONG]
     assert fate("Boil six minutes.", rounds=()) == [Fate.TOO_LONG]
     assert [s.fate for s in sift([transcript("a b"), transcript("a  B"), transcript("a b", prompt=other())])] == [
@@ -100,6 +103,23 @@ def test_fates():
     cut = transcript("Boil it for").rounds[0]
     cut = replace(cut, revision=Response("Boil it for", finished=False))
     assert [s.fate for s in sift([transcript("", rounds=(cut,))])] == [Fate.CUT_OFF]
+
+
+def test_a_revision_made_of_the_critique_is_a_copy_and_one_made_of_the_draft_is_none():
+    draft, critique = "put the egg in cold water and wait", "you never say how long the egg has to stay in there"
+    last = Round("p", "c", Response(critique), "r", Response(""))
+
+    def of(revision: str) -> Fate:
+        return sift([transcript("", draft, rounds=(replace(last, revision=Response(revision)),))])[0].fate
+
+    assert of("You never say how long the egg has to stay in there, sorry.") is Fate.COPIED
+    assert of("Put the egg in cold water and wait for six minutes.") is Fate.KEPT
+    assert of("The egg has to stay in there for six minutes, then rinse it in cold water and peel it.") is Fate.KEPT
+    # five of nine runs of four words are the critique's; with one word more of one's own it is half of them
+    assert of("how long the egg has to stay in warm clear water for six") is Fate.COPIED
+    assert of("how long the egg has to stay in warm clear water for six minutes") is Fate.KEPT
+    quoting = Transcript(PROMPT, Response(critique), (replace(last, revision=Response(f"{critique} then")),))
+    assert sift([quoting])[0].fate is Fate.KEPT
 
 
 def other() -> Prompt:

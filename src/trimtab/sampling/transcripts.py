@@ -32,6 +32,7 @@ from trimtab.data.lines import (
 )
 from trimtab.data.records import Prompt, Response
 from trimtab.runs.files import write_jsonl
+from trimtab.stats.text import ngrams, words
 
 __all__ = [
     "Fate",
@@ -88,7 +89,7 @@ class Fate(StrEnum):
     UNCHANGED = "unchanged"
     """It is the draft again."""
     COPIED = "copied"
-    """It repeats the critique, a request or the prompt."""
+    """It repeats a request, the prompt, or the critique: most of its four-word runs are there and not in the draft."""
     ABOUT = "about-revising"
     """It talks about the response or its revision, which nobody asked for."""
     REPEATED = "repeated"
@@ -128,6 +129,7 @@ _ABOUT = re.compile(
     rf"""\b(?:{_NEW}|original|previous|preceding|initial)\ (?:response|answer|reply|version)\b
       | \bi(?:'ve|’ve|\ have)?\ (?:revised|rewritten|rewrote|rephrased)\b
       | \b(?:this|the|my)\ (?:revision|rewrite|critique)\b
+      | \b(?:the\ new|this|your|my)\ (?:response|answer)\b
       | \bthe\ response\ (?:is|was|could|should|can|does|did|provides|lacks|contains|uses|fails|has)\b
       | (?:修改|修订|改写)后的?(?:回答|回复|版本)
       | 原(?:回答|回复)""",
@@ -181,9 +183,21 @@ def _fate(transcript: Transcript, text: str) -> Fate:
         return Fate.UNCHANGED
     last = transcript.rounds[-1]
     others = (last.critique.text, last.critique_request, last.revision_request, transcript.prompt.messages[-1].content)
-    if said in {_plain(other) for other in others} or said.startswith(_plain(last.revision_request)):
+    copied = said in {_plain(other) for other in others} or said.startswith(_plain(last.revision_request))
+    if copied or _taken_over(text, last.critique.text, transcript.draft.text) > _TAKEN_OVER:
         return Fate.COPIED
     return Fate.ABOUT if _ABOUT.search(text) else Fate.KEPT
+
+
+_RUN = 4
+_TAKEN_OVER = 0.5
+
+
+def _taken_over(text: str, critique: str, draft: str) -> float:
+    """Share of the text's four-word runs that stand in the critique and not in the draft."""
+    mine, theirs, before = (ngrams(words(t), _RUN) for t in (text, critique, draft))
+    new = set(theirs) - set(before)
+    return sum(run in new for run in mine) / len(mine) if mine else 0.0
 
 
 def _plain(text: str) -> str:
