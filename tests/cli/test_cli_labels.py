@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 
 from labeling.verdict_draws import draw_records
+from labeling_fakes import ScriptedJudge, candidate, two_principles
 from trimtab.cli import labels
 from trimtab.cli.main import app
+from trimtab.config.schema import Config
+from trimtab.data.pairs import write_candidates
+from trimtab.labeling.labels import label_pairs
+from trimtab.labeling.protocol import JudgeIdentity, Outcome, Verdict
+from trimtab.labeling.store import LabelStore
+from trimtab.runs.run import Run
 
 
 @pytest.fixture(autouse=True)
@@ -110,3 +117,49 @@ def test_the_canary_needs_a_judge(trimtab, verdicts):
     done = trimtab("labels", "audit", verdicts, "--canary")
     assert done.code == 2
     assert "is a file" in done.err
+
+
+@pytest.fixture
+def labeled(tmp_path):
+    """A project with a run that sampled pairs, and the verdicts of one judge on them."""
+    (tmp_path / "trimtab.toml").write_text('[model]\nname = "tiny-world"\n')
+    pairs = [candidate(i, f"a real response {i}", f"another response {i}") for i in range(60)]
+    run = Run.create(tmp_path / "runs", "main", config=Config().model_dump(mode="json"), seed=0)
+    run.artifact("sample").mkdir(parents=True, exist_ok=True)
+    write_candidates(run.artifact("sample") / "pairs.jsonl", pairs)
+    with LabelStore(tmp_path / "labels.sqlite") as store:
+        label_pairs(pairs, reader(), two_principles(tmp_path), store=store)
+    return tmp_path
+
+
+def reader(name="scripted"):
+    """Prefers the longer response."""
+
+    def answer(request):
+        first, second = (len(r.text) for r in (request.pair.first, request.pair.second))
+        return Verdict(Outcome.OK, 0.9 if first > second else 0.1)
+
+    return ScriptedJudge(answer, identity=JudgeIdentity(name, "v1"))
+
+
+def test_the_canary_asks_the_projects_judges_once_and_stays_out_of_the_verdicts(trimtab, labeled, monkeypatch):
+    judge, stranger = reader(), reader("stranger")
+    monkeypatch.setattr("trimtab.pipeline.build.Workshop.judges", lambda shop: [stranger, judge])
+    arguments = ("labels", "audit", labeled, "--canary", "--canary-pairs", 20, "--json", "--resamples", 20)
+    found = trimtab(*arguments).json
+    assert len(judge.asked) == 20 * 3 * 2
+    assert not stranger.asked
+    check = found["judges"]["scripted"]["checks"]["null-response"]
+    # the null response that is longer than the real one wins in one of three
+    assert check["effect"] == pytest.approx(1 / 3)
+    assert check["status"] == "poor"
+    again = trimtab(*arguments).json
+    assert len(judge.asked) == 120
+    assert again["n"] == found["n"] == 120
+
+
+def test_the_canary_names_the_judges_where_none_of_them_labeled(trimtab, labeled, monkeypatch):
+    monkeypatch.setattr("trimtab.pipeline.build.Workshop.judges", lambda shop: [reader("stranger")])
+    done = trimtab("labels", "audit", labeled, "--canary")
+    assert done.code == 2
+    assert "there are verdicts of scripted" in done.err

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
+import pytest
+
 from labeling_fakes import ScriptedJudge, candidate, two_principles
+from trimtab.errors import TrimtabError
+from trimtab.labeling.exchange import export_labels
 from trimtab.labeling.labels import label_pairs
 from trimtab.labeling.protocol import JudgeIdentity, Verdict
 from trimtab.labeling.store import LabelStore
-from trimtab.labeling.verdicts import read_verdicts
+from trimtab.labeling.verdicts import COLUMNS, Coded, read_verdicts
 
 
 def write(path, rows):
@@ -118,3 +123,23 @@ def test_models_behind_one_judge_are_told_apart(tmp_path):
     found = read_verdicts(str(tmp_path / "labels.sqlite"))
     assert sorted(found.judge.names) == ["server/large", "server/small"]
     assert found.constitution.known
+
+
+def test_exported_labels_read_like_the_store(tmp_path):
+    judge = ScriptedJudge(lambda r: Verdict.of_shown(0.8, r.order))
+    with LabelStore(tmp_path / "labels.sqlite") as store:
+        label_pairs([candidate(1), candidate(2)], judge, two_principles(tmp_path), store=store)
+        export_labels(store, tmp_path / "labels.jsonl")
+    stored, exported = (read_verdicts(str(tmp_path / name)) for name in ("labels.sqlite", "labels.jsonl"))
+    for column in COLUMNS:
+        first, second = getattr(stored, column), getattr(exported, column)
+        if isinstance(first, Coded):
+            assert first.names == second.names
+            first, second = first.codes, second.codes
+        np.testing.assert_array_equal(first, second)
+
+
+def test_a_garbled_export_is_named(tmp_path):
+    path = write(tmp_path / "labels.jsonl", [{"pair_hash": "a", "shown": "forward", "outcome": "ok", "p_first": 1}])
+    with pytest.raises(TrimtabError, match="exported verdict lacks or garbles"):
+        read_verdicts(path)

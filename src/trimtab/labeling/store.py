@@ -21,7 +21,16 @@ from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.claims import LEASE_SECONDS, is_alive
 from trimtab.labeling.protocol import JudgeIdentity, JudgeRequest, Outcome, Verdict
 from trimtab.labeling.questions import Key, Question, key_of
-from trimtab.labeling.store_schema import COLUMNS, VERDICT_COLUMNS, migrate, opening_error, row_of, utf8, verdict_of
+from trimtab.labeling.store_schema import (
+    COLUMNS,
+    VERDICT_COLUMNS,
+    migrate,
+    opening_error,
+    row_of,
+    utf8,
+    verdict_of,
+    verdict_record,
+)
 from trimtab.runs.files import writing
 
 __all__ = ["Claimed", "LabelStore"]
@@ -206,24 +215,7 @@ class LabelStore:
     def verdict_records(self) -> Iterator[dict[str, Any]]:
         """Every verdict in the form of a verdict file; see `trimtab.labeling.verdicts`."""
         for row in self.rows():
-            named = dict(zip(COLUMNS, row, strict=True))
-            tokens = [named[c] for c in ("prompt_tokens", "completion_tokens") if named[c] is not None]
-            yield {
-                "pair_id": f"{named['pair_id']}#{named['pair_hash'][:8]}",
-                "judge": named["judge"],
-                "model": named["model"],
-                "template": named["wording"] or named["template"],
-                "principle": named["principle"] or None,
-                "constitution": named["constitution"],
-                "order": {"forward": "12", "reversed": "21"}[named["shown"]],
-                "sample": named["sample"],
-                "status": named["outcome"],
-                "p_1": named["p_first"],
-                "mass": named["mass"],
-                "cost": named["cost"],
-                "tokens": sum(tokens) if tokens else None,
-                "latency": named["seconds"],
-            }
+            yield verdict_record(dict(zip(COLUMNS, row, strict=True)))
 
     def counts(self) -> dict[Outcome, int]:
         """Recorded verdicts by outcome, every outcome present."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,17 @@ from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.protocol import Outcome, Verdict
 from trimtab.labeling.questions import Key, Question
 
-__all__ = ["COLUMNS", "SCHEMA_VERSION", "VERDICT_COLUMNS", "migrate", "opening_error", "row_of", "utf8", "verdict_of"]
+__all__ = [
+    "COLUMNS",
+    "SCHEMA_VERSION",
+    "VERDICT_COLUMNS",
+    "migrate",
+    "opening_error",
+    "row_of",
+    "utf8",
+    "verdict_of",
+    "verdict_record",
+]
 
 SCHEMA_VERSION = 2
 
@@ -149,3 +159,24 @@ def verdict_of(row: Sequence[Any]) -> Verdict:
 def utf8(value: Any) -> Any:
     """`value`, where it is a text with half characters (lone surrogates) in their place the replacement character."""
     return _LONE.sub("\ufffd", value) if isinstance(value, str) else value
+
+
+def verdict_record(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row by column as a record of a verdict file; see `trimtab.labeling.verdicts`."""
+    tokens = [row[c] for c in ("prompt_tokens", "completion_tokens") if row[c] is not None]
+    return {
+        "pair_id": f"{row['pair_id']}#{row['pair_hash'][:8]}",
+        "judge": row["judge"],
+        "model": row["model"],
+        "template": row["wording"] or row["template"],
+        "principle": row["principle"] or None,
+        "constitution": row["constitution"],
+        "order": {"forward": "12", "reversed": "21"}[row["shown"]],
+        "sample": row["sample"],
+        "status": row["outcome"],
+        "p_1": row["p_first"],
+        "mass": row["mass"],
+        "cost": row["cost"],
+        "tokens": sum(tokens) if tokens else None,
+        "latency": row["seconds"],
+    }

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.verdict_files import Record, load_records, table_of
 from trimtab.labeling.verdicts import VerdictTable
 
@@ -40,6 +41,9 @@ def records_of(records: Sequence[Any], lines: Sequence[int], path: Path) -> Conv
     source = str(path)
     if {"winner_order12", "winner_order21", "judge"} <= columns:
         return _with_lines(from_llmbar(records, _llmbar_texts(records, path)), lines, 2, source)
+    if {"pair_hash", "shown", "outcome", "p_first"} <= columns:
+        made: list[Record] = [*from_label_export(records)]
+        return made, source, list(range(1, len(made) + 1))
     if {"annotator1", "response1", "response2"} <= columns:
         return _with_lines(from_pandalm(records), lines, sum(c.startswith("annotator") for c in columns), source)
     if columns & set(_PANDALM_KEYS) and "idx" in columns:
@@ -245,7 +249,30 @@ def store_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     from trimtab.labeling.store import LabelStore
 
     with LabelStore(path) as store:
-        records = [record for record in store.verdict_records() if not record["pair_id"].startswith("canary/")]
+        return _stored(list(store.verdict_records()))
+
+
+def from_label_export(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """What `trimtab labels export` wrote, as `store_records`.
+
+    Raises:
+        TrimtabError: a record lacks a column of the label store.
+    """
+    from trimtab.labeling.store_schema import verdict_record
+
+    try:
+        return _stored([verdict_record(record) for record in records])
+    except (KeyError, TypeError) as error:
+        raise TrimtabError(
+            ErrorKind.DATA,
+            f"an exported verdict lacks or garbles {error}",
+            "write the file again: trimtab labels export",
+        ) from None
+
+
+def _stored(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without the canary's, and with the model in the name of a judge that stands for several."""
+    records = [record for record in records if not record["pair_id"].startswith("canary/")]
     models: dict[str, set[str]] = defaultdict(set)
     for record in records:
         models[record["judge"]].add(record["model"])
