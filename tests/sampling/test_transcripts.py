@@ -116,8 +116,8 @@ def test_a_revision_made_of_the_critique_is_a_copy_and_one_made_of_the_draft_is_
     assert of("Put the egg in cold water and wait for six minutes.") is Fate.KEPT
     assert of("The egg has to stay in there for six minutes, then rinse it in cold water and peel it.") is Fate.KEPT
     # five of nine runs of four words are the critique's; with one word more of one's own it is half of them
-    assert of("how long the egg has to stay in warm clear water for six") is Fate.COPIED
-    assert of("how long the egg has to stay in warm clear water for six minutes") is Fate.KEPT
+    assert of("how long the egg has to stay in warm clear water for") is Fate.COPIED
+    assert of("how long the egg has to stay in warm clear water for six") is Fate.KEPT
     quoting = Transcript(PROMPT, Response(critique), (replace(last, revision=Response(f"{critique} then")),))
     assert sift([quoting])[0].fate is Fate.KEPT
 
