@@ -205,6 +205,16 @@ def _scale_at_floor(r: Reading) -> Finding | None:
     if scale is not None and len(scale) >= 3 and scale.late <= 1 < scale.start:
         at = scale.onset(scale.values <= 1) or scale.step(-1)
         return finding("nan-inf", WARNING, at, [ends(scale)], cause="scale", source="catalog 0.4")
+    overflow = r.log.get("precision/overflow")
+    if overflow is not None and len(overflow) >= 20:
+        late = overflow.steps >= overflow.steps[0] + 50
+        rate = float(np.nanmean(overflow.values[late] > 0)) if late.any() else 0.0
+        track = r.track("precision/overflow")
+        if rate > 0.2 and int(late.sum()) >= 20 and track is not None:
+            told = figure("skip-rate", track, step=int(overflow.steps[-1]), value=rate, rate=rate)
+            return finding(
+                "nan-inf", WARNING, int(overflow.steps[late][0]), [told], cause="scale", source="catalog 0.4"
+            )
     skipped = r.track("precision/skipped_updates")
     if skipped is not None and len(skipped) >= 3 and bool((np.diff(skipped.values) >= 0).all()):
         late = skipped.steps >= skipped.steps[0] + 50
@@ -241,7 +251,7 @@ def _logging_nan(r: Reading) -> Iterator[Finding]:
             track = r.track(key) or Track(series, series.steps.astype(float), np.zeros(len(series)), 0)
             at = int(series.steps[int(np.argmax(bad))])
             first = "NaN" if np.isnan(series.values[int(np.argmax(bad))]) else "inf"
-            severity = WARNING if rows >= 3 and rows > 0.5 * len(bad) else INFO
+            severity = WARNING if rows == len(bad) or (rows >= 3 and rows > 0.5 * len(bad)) else INFO
             told = figure("rows-nan", track, step=at, rows=rows, of=len(bad), first=first)
             yield finding("nan-inf", severity, at, [told], cause="logging", source="catalog 0.6; trl#1447")
             return

@@ -74,7 +74,7 @@ def _explosion(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return
     track, bound, at = found
     if track.rows < 5:
-        yield too_short(r, id, *_KEYS)
+        yield _excerpt(r, track, bound) or too_short(r, id, *_KEYS)
         return
     if at is None:
         yield from _speed(r, track, bound)
@@ -89,6 +89,17 @@ def _explosion(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     yield finding(
         id, severity, at, told, ruled_out=out, cause=cause, values={"bound": bound}, source="catalog D1; TRL FAQ"
     )
+
+
+def _excerpt(r: Reading, track: Track, bound: float) -> Finding | None:
+    """A few rows far out: all of two or more past four times the bound, or a single one past twenty times."""
+    least = float(track.values.min())
+    if r.beta == 0 or least <= (4 if len(track) >= 2 else 20) * bound:
+        return None
+    told = figure("rows-above", track, step=track.step(0), value=float(track.values.max()), rows=len(track),
+                  of=len(track), bound=bound)  # fmt: skip
+    return finding("kl-explosion", WARNING, track.step(0), [told], values={"bound": bound},
+                   ruled_out=[ruled_out("kl-explosion", "unit", unit=track.series.unit.value)], source="catalog D1")  # fmt: skip
 
 
 def _speed(r: Reading, track: Track, bound: float) -> Iterator[Finding]:

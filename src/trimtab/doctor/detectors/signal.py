@@ -34,7 +34,7 @@ _STAGES = POLICY | {Stage.SAMPLE, Stage.EVALUATION}
 def _no_signal(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     id = "no-reward-signal"
     groups = r.track("group/zero_std_fraction")
-    spread = r.track("score/group_std", "score/std", "reward/std")
+    spread = r.track("score/group_std", "score/std", "reward/std") or _range(r)
     if groups is None and spread is None:
         yield unchecked(r, id, "group/zero_std_fraction", "score/std")
         return
@@ -56,6 +56,19 @@ def _no_signal(r: Reading) -> Iterator[Finding | NotDiagnosable]:
             return
     if groups is not None:
         yield from _groups(r, groups)
+
+
+def _range(r: Reading) -> Track | None:
+    """Largest minus smallest score of each batch, for frameworks that log these in place of a spread."""
+    low, high = r.log.get("score/min"), r.log.get("score/max")
+    if low is None or high is None:
+        return None
+    shared, i, j = np.intersect1d(low.steps, high.steps, return_indices=True)
+    width = high.values[j] - low.values[i]
+    good = np.isfinite(width)
+    if not good.any():
+        return None
+    return Track(high, shared[good].astype(np.float64), width[good], int(good.sum()))
 
 
 def _groups(r: Reading, groups: Track) -> Iterator[Finding | NotDiagnosable]:

@@ -154,10 +154,10 @@ def _engine(r: Reading) -> _Check | None:
     """Other ways to log the same gap; single spikes are tolerated, the late level counts."""
     for key, bound, plain in _ENGINE:
         track = r.track(key)
-        if track is None or len(track) < 3:
+        if track is None:
             continue
         size = track.values if plain else np.abs(track.values)
-        if float(np.median(size[-track.width :])) > bound:
+        if float(np.median(size[-track.width :])) > bound and (len(track) >= 3 or bool((size > bound).all())):
             at = track.onset(size > bound) or track.step(0)
             return WARNING, at, figure("above", track, step=at, value=track.late, bound=bound, late=track.late)
     track = r.track("rollout/is_weight_mean")

@@ -149,7 +149,7 @@ def _feels(r: Reading, large: bool) -> list[Evidence]:
             ("value/gradient_norm", 100.0),
         )
         for key, bound in bounds:
-            if (t := r.track(key)) is not None and t.late > bound:
+            if (t := r.track(key)) is not None and min(t.early, t.late) > bound:  # a scale is there from the start
                 out.append(figure("above", t, step=t.step(-1), value=t.late, bound=bound, late=t.late))
     else:
         for key, bound in (("value/return_std", 0.01), ("advantage/std", 0.01)):
