@@ -81,6 +81,15 @@ def test_data_tell_whether_the_second_order_is_mapped_back(raw: bool, place: flo
     assert told.count("mapped back" if raw else "raw") == 0
 
 
+@pytest.mark.parametrize("raw", [True, False])
+def test_either_way_the_verdicts_speak_of_the_pairs_own_responses(raw: bool) -> None:
+    rows = verdicts(0, 200, accuracy=0.93)
+    table = from_records(side_by_side(rows, raw=raw), "x").verdicts  # type: ignore[union-attr]
+    assert table is not None
+    told = {(table.pair.of(i), int(table.order[i])): int(table.winner[i]) for i in range(len(table))}
+    assert told == {(row["pair_id"], 1 if row["order"] == "12" else 2): row["winner"] for row in rows}
+
+
 def test_a_judge_that_tosses_coins_leaves_the_second_order_open() -> None:
     rng = np.random.default_rng(0)
     first, second = (rng.integers(1, 3, 200).tolist() for _ in range(2))
@@ -285,8 +294,8 @@ _KEYS = st.sampled_from([
     "pair_id", "judge", "order", "winner", "gold", "label", "len_A", "len_B", "decision_0", "decision_1", "scores_0",
     "scores_1", "scores", "chosen", "rejected", "chosen_score", "rejected_score", "fold_accs", "mean_val_acc",
     "n_pairs", "fold", "n", "longer_wins", "self_pref", "first_wins", "flip_rate", "p_1", "outcome", "p_first",
-    "order_gap", "annotator1", "annotator2", "response_A", "response_B", "model_a", "model_b", "split", "source", "status",
-    "margin", "prompt", "judgments", "sample", "template", "turn",
+    "order_gap", "annotator1", "annotator2", "response_A", "response_B", "model_a", "model_b", "split", "source",
+    "status", "margin", "prompt", "judgments", "sample", "template", "turn",
 ])  # fmt: skip
 _WORDS = ["A", "B", "A>B", "tie", "12", "21", "x", ""]
 _PARTS = st.dictionaries(st.sampled_from(["decision", "role", "content"]), st.text(max_size=3), max_size=2)

@@ -144,6 +144,13 @@ def test_a_poor_model_is_not_blamed_on_the_labels() -> None:
     assert "noisy-labels" not in look(rows)[0]
 
 
+def test_margins_that_tell_nothing_of_their_errors_are_not_blamed_on_the_labels() -> None:
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        sizes = rng.gamma(2, 3, 1000) * np.where(rng.random(1000) < 0.75, 1, -1)
+        assert figures.label_noise(sizes) is None
+
+
 def test_a_small_sample_is_underpowered() -> None:
     rows = score_rows(3, 50, spread=0.8)
     findings, unchecked = look(rows)

@@ -17,7 +17,6 @@ from trimtab.doctor.detectors.judgment_rule import (
     missing,
     share,
     underpowered,
-    z_of,
 )
 from trimtab.doctor.detectors.pair_counts import (
     Comparisons,
@@ -109,7 +108,7 @@ def _cyclic(id: str, again: Contradictions, rounds: Triads) -> tuple[Severity, E
     by_noise = again.contradictory / again.repeated / 2 if again.repeated >= 20 else 0.0
     expected = max(CYCLES_WARNING, by_noise)
     q = share(rounds.cyclic, rounds.n)
-    if q.low <= expected or z_of(rounds.cyclic, rounds.n, expected) <= 2:
+    if q.low <= expected:
         return None
     severity = CRITICAL if q.low > CYCLES_CRITICAL else WARNING
     return severity, evidence(id, "cycles", q.mean, n=rounds.n, low=q.low, high=q.high, noise=by_noise)
