@@ -6,12 +6,14 @@ import math
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from made_up_diagnoses import healthy, inconclusive, log, sick
+from made_up_diagnoses import healthy, inconclusive, log, series, sick
 from trimtab.doctor.finding import Evidence, Finding, Message, NotDiagnosable, Prescription, Severity
+from trimtab.doctor.log import Unit
 from trimtab.doctor.telling import alarm_line, fix_line, gaps, log_of, series_of, sparkline, story, verdict, walk
 
 
@@ -103,15 +105,24 @@ def test_gaps_are_grouped_by_what_is_missing_and_the_most_useful_comes_first():
 def test_a_finding_knows_its_log_and_evidence_its_series():
     diagnosis = sick()
     root = diagnosis.findings[0]
-    series = series_of(root.evidence[0], root, diagnosis)
-    assert series is not None
-    assert series.key == "response/length_mean"
+    found = series_of(root.evidence[0], root, diagnosis)
+    assert found is not None
+    assert found.key == "response/length_mean"
     assert series_of(root.evidence[1], root, diagnosis) is None
     other = log("verl", "other.log")
     two = replace(diagnosis, logs=(other, *diagnosis.logs))
     assert log_of(root, two) is None
     assert log_of(replace(root, where="other.log (policy)"), two) is other
     assert series_of(Evidence(Message("m"), "policy/entropy"), replace(root, where="other.log"), two) is not None
+
+
+def test_of_two_series_of_one_column_the_evidence_has_the_one_that_it_speaks_of():
+    finished = series("response/finished_fraction", "finished", np.full(200, 0.1), Unit.FRACTION)
+    cut = series("response/truncated_fraction", "finished", np.full(200, 0.9), Unit.FRACTION)
+    of = replace(log(), series={s.key: s for s in (finished, cut)})
+    diagnosis = replace(sick(), logs=(of,))
+    told = [Evidence(Message("m"), "finished", curve=curve) for curve in ((0.9, 0.9), (0.1, math.nan, 0.1), ())]
+    assert [series_of(e, sick().findings[0], diagnosis) for e in told] == [cut, finished, finished]
 
 
 def test_a_sparkline_rises_with_its_curve():

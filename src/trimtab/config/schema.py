@@ -56,6 +56,7 @@ Temperature = Annotated[float, Field(ge=1e-3, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 # TOML and JSON have no tuples: a point comes as a list.
 Point = Annotated[tuple[Whole, NonNegative], Field(strict=False)]
+_ADDRESSES: dict[str, JsonValue] = {"x-allowed": "http://... or https://..., or empty"}
 _DEVICES: dict[str, JsonValue] = {"x-allowed": "auto, cpu, cuda, cuda:N or mps"}
 
 
@@ -257,8 +258,7 @@ class LabelConfig(Section):
             return {self.judge: self}
         # the whole has been checked, and a part of it breaks no rule
         return {
-            name: self.model_copy(update={"judges": {}, **table.model_dump()})
-            for name, table in self.judges.items()
+            name: self.model_copy(update={"judges": {}, **table.model_dump()}) for name, table in self.judges.items()
         }
 
     def _broken_rules(self) -> list[tuple[bool, str]]:
@@ -494,9 +494,9 @@ class DoctorConfig(Section):
     """Watch PPO while it runs; alarms go to the terminal and to findings.jsonl."""
     every: Count = 10
     """Iterations between two looks, at least; looks take at most a fiftieth of the time."""
-    webhook: str = ""
+    webhook: Annotated[str, Field(pattern=r"^(https?://\S+)?$", json_schema_extra=_ADDRESSES)] = ""
     """Web address that alarms are POSTed to as JSON; empty: none."""
-    command: list[str] = []
+    command: list[Annotated[str, Field(min_length=1)]] = []
     """Program and arguments that get alarms as JSON on stdin; empty: none."""
 
 

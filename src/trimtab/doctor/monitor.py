@@ -62,7 +62,7 @@ class DoctorMonitor:
         else:
             self._rows.append({"stage": _STAGE, "step": view.step, **view.signals})
         last = view.step == self._iterations
-        if last or watch.due(len(self._rows)):
+        if last or watch.due(view.step):
             watch.look(self._rows, view.step)
         if last:
             watch.finish()

@@ -22,6 +22,7 @@ from trimtab.doctor.telling import (
     SEVERITY_NAMES,
     STATUS_NAMES,
     Node,
+    curve_name,
     fix_line,
     gaps,
     log_of,
@@ -166,7 +167,7 @@ class _Face:
             if chart:
                 drawn.add(item.signal)
             spark = "" if chart or item.signal in drawn else sparkline(item.curve, 40)
-            made.append(_Proof(self.told(item.text), item.signal, chart, spark))
+            made.append(_Proof(self.told(item.text), curve_name(item, finding, self.diagnosis), chart, spark))
         return made
 
     def chart(self, item: Evidence, finding: Finding) -> Markup:
@@ -177,7 +178,7 @@ class _Face:
         if not len(values):
             return Markup("")
         told = {
-            "signal": item.signal,
+            "signal": series.derived or item.signal,
             "low": float(values.min()),
             "high": float(values.max()),
             "last": float(values[-1]),

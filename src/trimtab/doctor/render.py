@@ -18,6 +18,7 @@ from trimtab.doctor.messages.catalogue import render
 from trimtab.doctor.telling import (
     SEVERITY_NAMES,
     Node,
+    curve_name,
     fix_line,
     gaps,
     log_of,
@@ -175,7 +176,7 @@ class _Page:
             spark = "" if item.signal in drawn else sparkline(item.curve, _SPARK, ascii_only=self.ascii_only)
             if not spark:
                 continue
-            name = visible(item.signal)
+            name = visible(curve_name(item, finding, self.diagnosis))
             if name:
                 drawn.add(item.signal)
             line = (Part(rail, "dim"), Part(f"    {spark}", "cyan"), Part(f"  {name}" if name else "", "dim"))

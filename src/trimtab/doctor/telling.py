@@ -22,6 +22,7 @@ __all__ = [
     "Gap",
     "Node",
     "alarm_line",
+    "curve_name",
     "docs_page",
     "fix_line",
     "gaps",
@@ -160,12 +161,28 @@ def log_of(finding: Finding, diagnosis: Diagnosis) -> Log | None:
 
 
 def series_of(evidence: Evidence, finding: Finding, diagnosis: Diagnosis) -> Series | None:
-    """The series that a piece of evidence speaks of, by the log's own name or by ours."""
+    """The series that a piece of evidence speaks of, by the log's own name or by ours.
+
+    One column of a log may be several series (a share and its complement): the one that the evidence's curve is of.
+    """
     log = log_of(finding, diagnosis)
     if log is None or not evidence.signal:
         return None
-    by_name = (s for s in log.series.values() if s.name == evidence.signal)
-    return log.get(evidence.signal) or next((s for s in by_name if len(s)), None)
+    named = [s for s in log.series.values() if evidence.signal in (s.key, s.name) and len(s)]
+    return min(named, key=lambda s: _apart(s, evidence.curve), default=None)
+
+
+def curve_name(evidence: Evidence, finding: Finding, diagnosis: Diagnosis) -> str:
+    """What a curve is of, in the log's words: its key, or what it was computed from."""
+    series = series_of(evidence, finding, diagnosis)
+    return evidence.signal if series is None else series.derived or evidence.signal
+
+
+def _apart(series: Series, curve: Sequence[float]) -> float:
+    """How far the middle of a curve is from the middle of a series; 0 where there is none to compare."""
+    drawn = sorted(v for v in curve if math.isfinite(v))
+    whole = sorted(series.finite[1].tolist())
+    return abs(drawn[len(drawn) // 2] - whole[len(whole) // 2]) if drawn and whole else 0.0
 
 
 def fix_line(change: Prescription, framework: str) -> str:

@@ -65,7 +65,7 @@ class Watch:
     Args:
         read: makes the log of the rows so far.
         name: of the run, for hooks.
-        every: at least so many steps (or rows) between two looks.
+        every: at least so many counts (see `due`) between two looks.
         hooks: who else hears of alarms.
         keep: keeps an alarm (step, finding as JSON); None = nowhere.
         say: where alarms are told.
@@ -90,13 +90,18 @@ class Watch:
         self._read, self._name, self._every, self._keep, self._say = read, name, every, keep, say
         self._hooks, self._lang, self._clock = hooks or Hooks(), lang, clock
         self._began = clock()
-        self._last = 0
+        self._last = self._now = 0
         self._broken = False
 
     def due(self, count: int) -> bool:
-        """Whether it is time for a look: `every` rows since the last one, and within the share of time."""
+        """Whether it is time for a look: `every` since the last count that was due, and within the share of time.
+
+        Args:
+            count: iterations, or log entries, so far.
+        """
         if self._broken or count - self._last < self._every:
             return False
+        self._now = count
         return self.spent <= SHARE * (self._clock() - self._began)
 
     def look(self, rows: Sequence[Mapping[str, Any]], step: int) -> list[Finding]:
@@ -105,7 +110,7 @@ class Watch:
         Returns:
             The new alarms.
         """
-        self._last = len(rows)
+        self._last = self._now
         started = self._clock()
         try:
             return self._look(rows, step)
