@@ -70,7 +70,7 @@ def test_what_could_not_be_told_names_the_key_and_is_not_red():
 
 def test_what_was_read_and_skipped_is_said():
     shown = text(sick(), width=110)
-    assert "runs/grpo/trainer_state.json: hf-log-history, 200 rows, steps 1 to 200, 4 signals" in shown
+    assert "runs/grpo/trainer_state.json: hf-log-history; rows: 200, steps 1 to 200, signals: 4" in shown
     assert "- Skipped 3: not JSON (first: line 20)" in shown
     assert "- Keys that nothing is known of: my_metric, lr_group_2" in shown
 

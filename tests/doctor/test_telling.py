@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from made_up_diagnoses import healthy, inconclusive, log, series, sick
 from trimtab.doctor.finding import Evidence, Finding, Message, NotDiagnosable, Prescription, Severity
 from trimtab.doctor.log import Unit
-from trimtab.doctor.telling import alarm_line, fix_line, gaps, log_of, series_of, sparkline, story, verdict, walk
+from trimtab.doctor.telling import alarm_line, fix_line, gaps, log_of, place, series_of, sparkline, story, verdict, walk
 
 
 def finding(name: str, because: str | None = None, where: str = "") -> Finding:
@@ -114,6 +114,21 @@ def test_a_finding_knows_its_log_and_evidence_its_series():
     assert log_of(root, two) is None
     assert log_of(replace(root, where="other.log (policy)"), two) is other
     assert series_of(Evidence(Message("m"), "policy/entropy"), replace(root, where="other.log"), two) is not None
+
+
+@pytest.mark.parametrize(
+    ("paths", "where", "shown"),
+    [
+        (["runs/main [pm]", "runs/main [ppo]"], "runs/main [ppo] (policy)", "[ppo] (policy)"),
+        (["a/b/label.jsonl", "a/b/last.json"], "a/b/last.json (policy)", "last.json (policy)"),
+        (["x.json", "y.json"], "y.json (pm)", "y.json (pm)"),
+        (["x.json"], "x.json (pm)", ""),
+        (["x.json", "y.json"], "", ""),
+    ],
+)
+def test_a_place_is_told_without_what_all_have_in_common(paths: list[str], where: str, shown: str):
+    diagnosis = replace(sick(), formats=dict.fromkeys(paths, "trimtab"))
+    assert place(replace(sick().findings[0], where=where), diagnosis) == shown
 
 
 def test_of_two_series_of_one_column_the_evidence_has_the_one_that_it_speaks_of():

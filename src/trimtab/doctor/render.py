@@ -22,6 +22,7 @@ from trimtab.doctor.telling import (
     fix_line,
     gaps,
     log_of,
+    place,
     sparkline,
     story,
     verdict,
@@ -151,8 +152,9 @@ class _Page:
             parts.append(Part("  " + self.say("face.since", step=finding.onset_step)))
         if finding.id == self.diagnosis.root_cause:
             parts.append(Part("  " + self.say("face.root"), "bold"))
-        if finding.where and len(self.diagnosis.formats) > 1:
-            parts.append(Part("  " + self.say("face.where", where=finding.where), "dim"))
+        where = place(finding, self.diagnosis)
+        if where:
+            parts.append(Part("  " + self.say("face.where", where=where), "dim"))
         self.lines.append(tuple(parts))
 
     def body(self, finding: Finding, rail: str, *, whole: bool) -> None:

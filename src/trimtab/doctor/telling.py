@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ __all__ = [
     "fix_line",
     "gaps",
     "log_of",
+    "place",
     "series_of",
     "sparkline",
     "story",
@@ -170,6 +172,15 @@ def series_of(evidence: Evidence, finding: Finding, diagnosis: Diagnosis) -> Ser
         return None
     named = [s for s in log.series.values() if evidence.signal in (s.key, s.name) and len(s)]
     return min(named, key=lambda s: _apart(s, evidence.curve), default=None)
+
+
+def place(finding: Finding, diagnosis: Diagnosis) -> str:
+    """Where a finding was made, without what all places have in common; empty where there is only one."""
+    if not finding.where or len(diagnosis.formats) < 2:
+        return ""
+    shared = os.path.commonprefix(list(diagnosis.formats))
+    shared = shared[: max(shared.rfind("/") + 1, shared.rfind(" [") + 1)]
+    return finding.where.removeprefix(shared)
 
 
 def curve_name(evidence: Evidence, finding: Finding, diagnosis: Diagnosis) -> str:

@@ -60,10 +60,10 @@ MESSAGES: dict[str, Text] = {
     "face.checked": Text("Looked for and not found", "已检查，未发现"),
     "face.read": Text("What was read", "读取的内容"),
     "face.one-log": Text(
-        "{format}, {rows} rows, steps {first} to {last}, {series} signals",
+        "{format}; rows: {rows}, steps {first} to {last}, signals: {series}",
         "{format}，{rows} 行，第 {first} 至 {last} 步，{series} 个信号",
     ),
-    "face.log-without-steps": Text("{format}, {rows} rows, {series} signals", "{format}，{rows} 行，{series} 个信号"),
+    "face.log-without-steps": Text("{format}; rows: {rows}, signals: {series}", "{format}，{rows} 行，{series} 个信号"),
     "face.of-planned": Text("of {planned} planned steps", "计划共 {planned} 步"),
     "face.cut-off": Text("the file ends in the middle of a record", "文件在一条记录中间结束"),
     "face.algorithm": Text("algorithm {algorithm}, keys as in {framework}", "算法 {algorithm}，键名同 {framework}"),
