@@ -202,7 +202,8 @@ QUANTITIES: dict[str, Quantity] = {key: Quantity(key, unit, meaning) for key, un
 """Every quantity that is no family, by key."""
 
 FAMILIES: dict[str, Quantity] = {
-    key.partition("<")[0]: Quantity(key, unit, meaning, independent) for key, unit, meaning, independent in _FAMILY_TABLE
+    key.partition("<")[0]: Quantity(key, unit, meaning, independent)
+    for key, unit, meaning, independent in _FAMILY_TABLE
 }
 """The families, by the beginning of their keys."""
 

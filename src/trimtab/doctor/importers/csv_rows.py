@@ -36,7 +36,8 @@ def looks_like_csv(head: str) -> str:
         if len(header) <= most or not _is_header(header):
             continue
         rows = [_cells(line, separator) for line in lines[1:]]
-        fitting = sum(len(row) == len(header) for row in rows)
+        lengths = {len(header), *(len(row) for row in rows if _is_header(row))}
+        fitting = sum(len(row) in lengths for row in rows)
         numbers = sum(number(cell) is not None for row in rows for cell in row)
         if not rows or (fitting * 2 >= len(rows) and numbers):
             best, most = separator, len(header)

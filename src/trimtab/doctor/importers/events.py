@@ -1,8 +1,8 @@
 """TensorBoard event files: records in TFRecord framing, each a protocol-buffer `Event` with scalars.
 
-Only what scalars need is decoded: the framing (length, checksum, data, checksum), the wire format, `Event.step`, and
-`Summary.Value.tag`, the old `simple_value` and the new scalar tensors. Checksums are not verified: a damaged record does
-not decode.
+Only what scalars need is decoded: the framing (length, checksum, data, checksum), the wire format, `Event.step`,
+`Summary.Value.tag`, the old `simple_value` and the new scalar tensors. Checksums are not verified: a damaged record
+does not decode.
 """
 
 from __future__ import annotations

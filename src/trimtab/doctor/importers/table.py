@@ -191,7 +191,7 @@ class TableBuilder:
 
     def table(self, part: str = "") -> Table:
         """The table; the builder is used up."""
-        columns = {_unwrapped(name): parts.column() for name, parts in self._parts.items()}
+        columns = {name: parts.column() for name, parts in self._parts.items()}
         self._parts = {}
         steps = np.array(self._steps, np.int64) if len(self._steps) == self.rows > 0 else None
         return Table(
@@ -201,7 +201,7 @@ class TableBuilder:
 
     def _nested(self, name: str, record: Mapping[Any, Any]) -> bool:
         found = False
-        for inner, value in flatten(record, f"{name}/"):
+        for inner, value in flatten(record, "" if name in _WRAPPERS else f"{name}/"):
             if (x := number(value)) is not None:
                 self._put(inner, x)
                 found = True
@@ -244,9 +244,3 @@ def _long_form(record: Mapping[Any, Any]) -> tuple[str, Any] | None:
         return None
     name = next((record[k] for k in _LONG_NAMES if isinstance(record.get(k), str)), None)
     return (name, record["value"]) if name else None
-
-
-def _unwrapped(name: str) -> str:
-    """`name` without a table that only holds the metrics (`data/actor/lr` is `actor/lr`)."""
-    head, _, rest = name.partition("/")
-    return rest if head in _WRAPPERS and rest else name

@@ -42,6 +42,7 @@ class DeepSpeedReader:
         self._ppo = False
         self._found = False
         self._rows: list[tuple[int, dict[str, Any], int]] = []
+        self._epochs_of: dict[int, int] = {}
         self._step = 0
         self._epoch = 0
         self._size = 0
@@ -67,8 +68,8 @@ class DeepSpeedReader:
         """The table; None where no line was DeepSpeed-Chat's own."""
         if not self._found:
             return None
-        for step, row, line in self._rows:
-            self._builder.add(row, line, step=step)
+        for i, (step, row, line) in enumerate(self._rows):
+            self._builder.add(row, line, step=step if self._step or self._ppo else self._epochs_of.get(i, step))
         total = self._size * self._epochs / (1 if self._ppo else self._ratio)
         self._builder.planned_steps = round(total) or None
         return self._builder.table()
@@ -105,8 +106,8 @@ class DeepSpeedReader:
     def _evaluated(self, row: dict[str, float | None], line: int, *, epoch: int | None = None) -> None:
         """A row of an evaluation: at the optimizer step where those are printed, else at the epoch."""
         self._found = True
-        step = self._step or (self._epoch if epoch is None else epoch)
-        self._rows.append((step, {k: v for k, v in row.items() if v is not None}, line))
+        self._rows.append((self._step, {k: v for k, v in row.items() if v is not None}, line))
+        self._epochs_of[len(self._rows) - 1] = self._epoch if epoch is None else epoch
 
     def _overflow(self, line: str) -> None:
         if "kipping step" not in line and "Grad overflow" not in line:

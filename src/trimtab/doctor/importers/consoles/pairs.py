@@ -19,7 +19,7 @@ _MOST_WORDS = 4
 _EPOCH_STEP = re.compile(r"epoch\s*:?\s*\[\s*(\d+)\s*/\s*(\d+)\s*\]\s*\(\s*(\d+)\s*/\s*(\d+)\s*\)[,\s]*", re.IGNORECASE)
 _EPOCH_COMMA_STEP = re.compile(r"epoch\s*:\s*(\d+)\s*,\s*step\s*:\s*(\d+)\s*/\s*(\d+)[,\s]*", re.IGNORECASE)
 _VERL = re.compile(r"step:\s*(\d+)\s+-\s+(?=[\w./@+\-]+:)")
-_MORE = re.compile(r"\s*(?:-\s+[\w./@+\-]+:\S+|\S*(?:\s+-\s+[\w./@+\-]+:\S+)+)\s*$")
+_MORE = re.compile(r"(?:\s*\S*\s)?\s*-\s+[\w./@+\-]+:\S")
 _LONGEST = 20_000
 
 

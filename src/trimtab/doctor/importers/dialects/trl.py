@@ -37,10 +37,24 @@ _DIRECT = means(
     },
 )
 
+_PAIRS = {
+    "rewards/chosen": to("dpo/chosen_reward"),
+    "rewards/rejected": to("dpo/rejected_reward"),
+    "rewards/margins": to("dpo/margin"),
+    "rewards/accuracies": to("dpo/accuracy"),
+    "logps/chosen": to("dpo/chosen_logprob"),
+    "logps/rejected": to("dpo/rejected_logprob"),
+    "logits/chosen": ignore(), "logits/rejected": ignore(), "logps/ref_chosen": ignore(),
+    "logps/ref_rejected": ignore(),
+    "rewards/chosen_sum": ignore(), "rewards/rejected_sum": ignore(), "count/chosen": ignore(),
+    "count/rejected": ignore(),
+    "log_odds_chosen": ignore(), "log_odds_ratio": ignore(), "sft_loss": ignore(), "odds_ratio_loss": ignore(),
+}  # fmt: skip
 _PPO_NEW = Dialect(
     "trl-ppo", "trl", Stage.POLICY, "ppo",
     (
-        frozenset({"objective/rlhf_reward", "objective/kl"}), frozenset({"objective/rlhf_reward"}),
+        frozenset({"objective/rlhf_reward", "objective/kl"}),
+        frozenset({"objective/kl", "objective/scores"}), frozenset({"objective/rlhf_reward"}),
         frozenset({"policy/approxkl_avg", "objective/kl"}), frozenset({"loss/policy_avg", "val/num_eos_tokens"}),
     ),
     means(
@@ -81,6 +95,7 @@ _PPO_OLD = Dialect(
             "objective/entropy": to("policy/entropy_sequence"),
             "ppo/mean_non_score_reward": to("reward/penalty", unit=Unit.UNKNOWN),
             "ppo/mean_scores": to("score/mean"),
+            "objective/scores": to("score/mean"),
             "ppo/std_scores": to("score/std"),
             "env/reward_mean": to("score/mean"),
             "env/reward_std": to("score/std"),
@@ -120,6 +135,7 @@ _ONLINE_DPO = Dialect(
     (frozenset({"objective/scores_margin"}), frozenset({"val/contain_eos_token"})),
     means(
         _DIRECT,
+        _PAIRS,
         {
             "objective/kl": to("kl/reference", E.K1, masked=False),
             "objective/entropy": to("policy/entropy_sequence", masked=False),
@@ -129,12 +145,6 @@ _ONLINE_DPO = Dialect(
             "objective/scores_margin": to("margin/mean"),
             "val/contain_eos_token": to("response/eos_fraction"),
             "beta": to("kl/beta"),
-            "rewards/chosen": to("dpo/chosen_reward"),
-            "rewards/rejected": to("dpo/rejected_reward"),
-            "rewards/margins": to("dpo/margin"),
-            "rewards/accuracies": to("dpo/accuracy"),
-            "logps/chosen": to("dpo/chosen_logprob"),
-            "logps/rejected": to("dpo/rejected_logprob"),
         },
     ),
 )  # fmt: skip
@@ -205,19 +215,6 @@ _SWIFT_GRPO = Dialect(
     _GRPO.names, _GROUP_PATTERNS, without=_NO_GROUP,
 )  # fmt: skip
 
-_PAIRS = {
-    "rewards/chosen": to("dpo/chosen_reward"),
-    "rewards/rejected": to("dpo/rejected_reward"),
-    "rewards/margins": to("dpo/margin"),
-    "rewards/accuracies": to("dpo/accuracy"),
-    "logps/chosen": to("dpo/chosen_logprob"),
-    "logps/rejected": to("dpo/rejected_logprob"),
-    "logits/chosen": ignore(), "logits/rejected": ignore(), "logps/ref_chosen": ignore(),
-    "logps/ref_rejected": ignore(),
-    "rewards/chosen_sum": ignore(), "rewards/rejected_sum": ignore(), "count/chosen": ignore(),
-    "count/rejected": ignore(),
-    "log_odds_chosen": ignore(), "log_odds_ratio": ignore(), "sft_loss": ignore(), "odds_ratio_loss": ignore(),
-}  # fmt: skip
 _DPO = Dialect(
     "trl-dpo", "trl", Stage.DIRECT, "dpo",
     (
@@ -254,7 +251,7 @@ _REWARD = Dialect(
 
 _SFT = Dialect(
     "trl-sft", "trl", Stage.SFT, "sft",
-    (frozenset({"loss", "mean_token_accuracy"}),), _DIRECT, without=frozenset({"reward", "rewards/chosen"}),
+    (frozenset({"loss", "mean_token_accuracy", "epoch", "step"}), frozenset({"loss", "mean_token_accuracy"})), _DIRECT, without=frozenset({"reward", "rewards/chosen"}),
 )  # fmt: skip
 _TRAINER = Dialect(
     "hf-trainer", "trl", Stage.UNKNOWN, "",
