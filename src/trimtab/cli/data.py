@@ -152,6 +152,7 @@ def filter_(
     quiet: Quiet = False,
 ) -> None:
     """Write the pairs that stay; every pair that goes or changes is counted and, with --reasons, listed."""
+    from trimtab.data.check.material import counted
     from trimtab.data.convert import write
     from trimtab.data.filtering import filter_pairs
     from trimtab.runs.files import write_jsonl
@@ -194,11 +195,11 @@ def filter_(
             }
         )
         return
-    output.emit_text(f"{out}: {len(result.pairs):,} of {result.read:,} pairs")
+    output.emit_text(f"{out}: {len(result.pairs):,} of {counted(result.read, 'pair')}")
     if counts:
         output.emit_table(("dropped for", "pairs"), [(k, f"{n:,}") for k, n in counts.items()], right=[1])
     if result.changed:
-        output.say(f"{len(result.changed):,} pairs were changed")
+        output.say(f"{counted(len(result.changed), 'pair')} changed")
     if reasons is None and (result.dropped or result.changed):
         output.say("which and why: add --reasons FILE")
 
@@ -223,6 +224,7 @@ def convert(
     quiet: Quiet = False,
 ) -> None:
     """Turn preference data of any known form into pairs, or pairs into the forms that other tools read."""
+    from trimtab.data.check.material import counted
     from trimtab.data.convert import Form, write
 
     _not_itself(file, out)
@@ -244,7 +246,8 @@ def convert(
             }
         )
         return
-    output.emit_text(f"{out}: {written:,} pairs of {reading.records:,} records ({reading.form}, {reading.container})")
+    of = f"{counted(reading.records, 'record')} ({reading.form}, {reading.container})"
+    output.emit_text(f"{out}: {counted(written, 'pair')} of {of}")
     for why, n in reading.left_out.items():
         if n:
             output.say(f"left out: {n:,}: {why}")

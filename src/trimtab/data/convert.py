@@ -116,7 +116,7 @@ def _write_text(temporary: Path, name: str, records: Iterable[dict[str, Any]]) -
 
 def _write_table(text: io.TextIOWrapper, records: list[dict[str, Any]], delimiter: str) -> None:
     names = list(dict.fromkeys(name for record in records for name in record))
-    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\r\n")  # quotes every \r and \n
     writer.writerow(names)
     for record in records:
         try:

@@ -205,7 +205,8 @@ def check_prompt(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 def response_of(record: Mapping[str, Any], column: str, text: str) -> Response:
     """The response in a column, with what `<column>_finished` and `<column>_tokens` say of it."""
-    finished, tokens = record.get(f"{column}_finished", True), record.get(f"{column}_tokens")
+    finished, tokens = record.get(f"{column}_finished"), record.get(f"{column}_tokens")
+    finished = True if finished is None else finished  # tables have the column in every row
     if not isinstance(finished, bool):
         raise LineError(f"{column}_finished is {finished!r}; it is true or false")
     if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0):

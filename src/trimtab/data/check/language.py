@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from trimtab.data.check.corpus import Corpus
 
-__all__ = ["asks_for_another", "languages", "script_of"]
+__all__ = ["asks_for_another", "differ", "languages", "script_of"]
 
 _SCRIPTS = {
     "kana": re.compile("[\u3040-\u30ff]"),
@@ -38,15 +38,15 @@ _ASKED = re.compile(
     r"|traduc|übersetz|перевед|英語|中国語|language|語言|语言|word for|say .* in ",
     re.IGNORECASE,
 )
-_ENOUGH_LETTERS, _ENOUGH_WORDS = 10, 20
+_ENOUGH_LETTERS, _FEW_WORDS, _ENOUGH_WORDS = 10, 5, 20
 _MIXED = "mixed"
 
 
 def languages(corpus: Corpus) -> NDArray[np.int64]:
-    """[texts] the language of each text as a number, 0 where there is too little to tell.
+    """[texts] the language of each text as a number: 0 unknown, 1 some language in Latin letters, then one each.
 
     A script decides where most letters are in one; texts in Latin letters of 20 words or more go by their share of each
-    language's commonest words.
+    language's commonest words, and those of 5 words or more are Latin at least.
     """
     lengths, starts, tokens = corpus.lengths, corpus.offsets[:-1], corpus.tokens
     hits = np.zeros((len(_WORDS), len(corpus)), dtype=np.int64)
@@ -57,13 +57,21 @@ def languages(corpus: Corpus) -> NDArray[np.int64]:
             hits[row, filled] = np.add.reduceat(member[tokens], starts[filled])
     ranked = np.sort(hits, axis=0)
     clear = (ranked[-1] >= 0.12 * lengths) & (ranked[-1] >= 1.5 * ranked[-2] + 2) & (lengths >= _ENOUGH_WORDS)
-    result = np.where(clear, 1 + np.argmax(hits, axis=0), 0)
+    result = np.where(clear, 2 + np.argmax(hits, axis=0), lengths >= _FEW_WORDS)
     for i, text in enumerate(corpus.texts):
         if not text.isascii():
             script = script_of(text[:2000])
             if script:
-                result[i] = 0 if script == _MIXED else 1 + len(_WORDS) + list(_SCRIPTS).index(script)
+                result[i] = 0 if script == _MIXED else 2 + len(_WORDS) + list(_SCRIPTS).index(script)
     return result.astype(np.int64)
+
+
+def differ(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Where two numbers of `languages` are certainly not the same language."""
+    both_latin = (a <= 1 + len(_WORDS)) & (b <= 1 + len(_WORDS))
+    unsure = (a == 0) | (b == 0) | (both_latin & ((a == 1) | (b == 1)))
+    result: NDArray[np.bool_] = (a != b) & ~unsure
+    return result
 
 
 def script_of(text: str) -> str:

@@ -7,6 +7,7 @@ where a character counts as a word, is 26 characters long. Source of the 13: Bro
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,22 +95,38 @@ def _passages(material: Material, test: Material) -> dict[int, list[int]]:
     for n, chinese in ((_PASSAGE, False), (2 * _PASSAGE, True)):
         if chinese and not han.any():
             continue
-        hashes, texts = _runs(corpus, _texts(test), n, han, chinese)
-        wanted = np.unique(hashes)
-        if not len(wanted):
+        runs = _runs(corpus, _texts(test), n, han, chinese)
+        runs = runs.take(~_holds_phrase(runs, n, material, test))
+        if not len(runs.hashes):
             continue
-        train_hashes, train_texts = _runs(corpus, _texts(material), n, han, chinese, wanted)
-        kept = np.intersect1d(_uncommon(hashes, texts, test), _uncommon(train_hashes, train_texts, material))
+        ours = _runs(corpus, _texts(material), n, han, chinese, np.unique(runs.hashes))
+        kept = np.intersect1d(_uncommon(runs, test), _uncommon(ours, material))
+        runs, ours = runs.take(np.isin(runs.hashes, kept)), ours.take(np.isin(ours.hashes, kept))
         by_hash: dict[int, set[int]] = {}
-        inside = np.isin(hashes, kept)
-        for h, text in zip(hashes[inside].tolist(), texts[inside].tolist(), strict=True):
+        for h, text in zip(runs.hashes.tolist(), runs.texts.tolist(), strict=True):
             by_hash.setdefault(h, set()).add(text)
         near: dict[int, set[int]] = {}
-        inside = np.isin(train_hashes, kept)
-        for h, text in zip(train_hashes[inside].tolist(), train_texts[inside].tolist(), strict=True):
+        for h, text in zip(ours.hashes.tolist(), ours.texts.tolist(), strict=True):
             near.setdefault(text, set()).update(by_hash[h])
         _collect(found, near, material, test)
     return found
+
+
+def _holds_phrase(runs: _Runs, n: int, material: Material, test: Material) -> NDArray[np.bool_]:
+    """Runs of which more than half is a phrase that many use: a word more makes it rare, and yet no leak."""
+    part = n // 2 + 2
+    corpus = material.corpus
+    parts = _runs(corpus, _texts(test), part)
+    ours = _runs(corpus, _texts(material), part, wanted=np.unique(parts.hashes))
+    rare_here, rare_there = _uncommon(parts, test), _uncommon(ours, material)
+    common = ~np.isin(parts.hashes, rare_here) | (
+        np.isin(parts.hashes, ours.hashes) & ~np.isin(parts.hashes, rare_there)
+    )
+    begins = np.zeros(len(corpus.tokens) + 1, dtype=np.int64)
+    begins[1 + parts.starts[common]] = 1
+    before = np.cumsum(begins)
+    result: NDArray[np.bool_] = before[runs.starts + n - part + 1] > before[runs.starts]
+    return result
 
 
 def _collect(found: dict[int, list[int]], near: dict[int, set[int]], material: Material, test: Material) -> None:
@@ -132,43 +149,52 @@ def _owners(material: Material) -> dict[int, list[int]]:
     return owners
 
 
+class _Runs(NamedTuple):
+    """Runs of words: their hashes, the numbers of their texts, and where they begin among all words."""
+
+    hashes: NDArray[np.uint64]
+    texts: Ints
+    starts: Ints
+
+    def take(self, keep: NDArray[np.bool_]) -> _Runs:
+        return _Runs(self.hashes[keep], self.texts[keep], self.starts[keep])
+
+
 def _runs(
     corpus: Corpus,
     numbers: Ints,
     n: int,
-    han: NDArray[np.bool_],
-    chinese: bool,
+    han: NDArray[np.bool_] | None = None,
+    chinese: bool = False,
     wanted: NDArray[np.uint64] | None = None,
-) -> tuple[NDArray[np.uint64], Ints]:
-    """Hashes of the runs of n words in these texts and the texts' numbers; half Chinese or more, or less than half."""
-    hashes, texts = [], []
-    cumulative = np.concatenate([[0], np.cumsum(han[corpus.tokens])]) if han.any() else None
+) -> _Runs:
+    """Runs of n words in these texts; with `han`, those that are half Chinese or more, or those that are less."""
+    parts = [_Runs(np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    cumulative = np.concatenate([[0], np.cumsum(han[corpus.tokens])]) if han is not None and han.any() else None
     offsets = corpus.offsets
     for chunk in corpus.grams_of(numbers, n):
         text = numbers[chunk.first + chunk.texts]
+        places = np.arange(len(text)) - np.repeat(np.cumsum(chunk.counts) - chunk.counts, chunk.counts)
+        start = offsets[text] + places
         keep = np.ones(len(text), dtype=np.bool_)
         if cumulative is not None:
-            places = np.arange(len(text)) - np.repeat(np.cumsum(chunk.counts) - chunk.counts, chunk.counts)
-            start = offsets[text] + places
             keep = (2 * (cumulative[start + n] - cumulative[start]) >= n) == chinese
         if wanted is not None:
             keep &= np.isin(chunk.hashes, wanted)
-        hashes.append(chunk.hashes[keep])
-        texts.append(text[keep])
-    empty = (np.zeros(0, np.uint64), np.zeros(0, np.int64))
-    return (np.concatenate(hashes), np.concatenate(texts)) if hashes else empty
+        parts.append(_Runs(chunk.hashes[keep], text[keep], start[keep]))
+    return _Runs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _uncommon(hashes: NDArray[np.uint64], texts: Ints, material: Material) -> NDArray[np.uint64]:
+def _uncommon(runs: _Runs, material: Material) -> NDArray[np.uint64]:
     """Hashes that stand in records of at most ten different prompts."""
     first, many = np.full(len(material.corpus), -1, dtype=np.int64), np.zeros(len(material.corpus), dtype=np.bool_)
     for text, pairs in _owners(material).items():
         prompts = {int(material.prompts[j]) for j in pairs[: 50 * _COMMON]}
         first[text], many[text] = min(prompts), len(prompts) > _COMMON
-    known, place = np.unique(hashes, return_inverse=True)
+    known, place = np.unique(runs.hashes, return_inverse=True)
     size = len(material.corpus) + 1
-    seen = np.unique(place * size + first[texts]) // size
+    seen = np.unique(place * size + first[runs.texts]) // size
     common = np.bincount(seen, minlength=len(known)) > _COMMON
-    common[place[many[texts]]] = True
+    common[place[many[runs.texts]]] = True
     result: NDArray[np.uint64] = known[~common]
     return result

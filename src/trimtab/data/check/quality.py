@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab.data.check.findings import DataFinding, Level
-from trimtab.data.check.language import asks_for_another, languages
+from trimtab.data.check.language import asks_for_another, differ, languages
 from trimtab.data.check.material import Material, counted, percent
 from trimtab.data.records import Pair
 
@@ -152,8 +152,7 @@ def _wrong_language(material: Material) -> Flags:
     """Responses in another language than their prompt, both known, where the prompt does not speak of languages."""
     asked = material.questions
     spoken = languages(material.corpus)
-    sides: NDArray[np.int64] = spoken[np.stack([material.chosen, material.rejected])]
-    flags: Flags = (sides > 0) & (spoken[asked] > 0) & (sides != spoken[asked])
+    flags = differ(spoken[np.stack([material.chosen, material.rejected])], spoken[asked])
     for i in np.flatnonzero(flags.any(axis=0)).tolist():
         if asks_for_another(material.pairs[i].prompt.text):
             flags[:, i] = False
