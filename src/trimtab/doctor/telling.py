@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -178,7 +177,9 @@ def place(finding: Finding, diagnosis: Diagnosis) -> str:
     """Where a finding was made, without what all places have in common; empty where there is only one."""
     if not finding.where or len(diagnosis.formats) < 2:
         return ""
-    shared = os.path.commonprefix(list(diagnosis.formats))
+    first, last = min(diagnosis.formats), max(diagnosis.formats)
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    shared = first[:same]
     shared = shared[: max(shared.rfind("/") + 1, shared.rfind(" [") + 1)]
     return finding.where.removeprefix(shared)
 
