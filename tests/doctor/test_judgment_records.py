@@ -244,6 +244,11 @@ def test_folds_of_one_group_are_put_together_and_counted_once() -> None:
     ]  # fmt: skip
 
 
+def test_a_size_of_the_held_out_part_is_that_of_each_fold() -> None:
+    (row,) = from_records([{"fold_accs": [0.6, 0.7, 0.8], "n_val": 50}], "x").accuracies  # type: ignore[union-attr]
+    assert row.pairs == 150
+
+
 def test_one_row_a_fold_is_the_same_thing() -> None:
     rows = [{"fold": i, "val_accuracy": 0.6 + i / 100, "n_val": 50} for i in range(5)]
     (row,) = from_records(rows, "x").accuracies  # type: ignore[union-attr]
