@@ -130,3 +130,15 @@ def test_it_is_written_or_says_why_not(tmp_path):
     assert '<html lang="zh-Hans">' in (tmp_path / "new" / "page.html").read_text(encoding="utf-8")
     with pytest.raises(TrimtabError, match="cannot be written"):
         write(sick(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("paths", "name"),
+    [
+        (["a/x.json"], "a/x.json"),
+        (["runs/main [pm]", "runs/main [ppo]"], "runs/main"),
+        (["p/a/x.json", "p/b/y.json"], "p"),
+    ],
+)
+def test_the_page_is_named_after_what_was_looked_at(paths: list[str], name: str):
+    assert f'<p class="name">{name}</p>' in page(replace(sick(), formats=dict.fromkeys(paths, "trimtab")))

@@ -5,6 +5,7 @@ What comes from a log is escaped, and characters that would not show are shown a
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ from trimtab.runs.files import atomic_write_text
 __all__ = ["page", "write"]
 
 MOST_KEYS = 40
+_PART = re.compile(r" \[[^\]]*\]$")
 
 
 def write(diagnosis: Diagnosis, path: Path, lang: str = "en") -> None:
@@ -219,8 +221,9 @@ class _Face:
 
 
 def _name(diagnosis: Diagnosis) -> str:
-    """What was looked at: the one file or directory, or the directory that all of them are in."""
-    paths = [Path(path) for path in diagnosis.formats] or [Path(log.path) for log in diagnosis.logs]
+    """What was looked at: the one file or run, or the directory that all of them are in."""
+    named = list(diagnosis.formats) or [log.path for log in diagnosis.logs]
+    paths = [Path(path) for path in dict.fromkeys(_PART.sub("", name) for name in named)]  # a run has several stages
     if len(paths) == 1:
         return str(paths[0])
     common = next((p for p in paths[0].parents if all(p in q.parents for q in paths)), None) if paths else None
