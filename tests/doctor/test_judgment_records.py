@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labeling_fakes import candidate, two_principles
 from made_up_judgments import look, pair_rows, score_rows, side_by_side, verdicts
 from trimtab.doctor.judgment_keys import columns_of, number, paired, read_winners, words
 from trimtab.doctor.judgment_orders import flipped, swapped_back
-from trimtab.doctor.judgments import from_records
+from trimtab.doctor.judgments import from_records, from_store
+from trimtab.labeling.protocol import JudgeIdentity, JudgeRequest, Order, Verdict
+from trimtab.labeling.store import LabelStore
 
 
 @pytest.mark.parametrize(
@@ -328,3 +332,16 @@ def test_pairs_with_scores_are_both() -> None:
     assert material is not None
     assert material.format == "pair-scores+pairs"
     assert material.scores[0].texts[0] == (rows[0]["chosen"], rows[0]["rejected"])
+
+
+def test_a_label_store_is_read_as_verdicts(tmp_path: Path) -> None:
+    constitution = two_principles(tmp_path)
+    requests = [JudgeRequest(candidate(i), constitution, order) for i in range(3) for order in Order]
+    with LabelStore(tmp_path / "labels.sqlite") as store:
+        store.put(JudgeIdentity("mine"), requests, [Verdict.of_shown(0.9, r.order) for r in requests])
+    material = from_store(str(tmp_path / "labels.sqlite"))
+    assert material.verdicts is not None
+    # the place shown first always wins
+    assert sorted(zip(material.verdicts.order.tolist(), material.verdicts.winner.tolist(), strict=True)) == [
+        (1, 1), (1, 1), (1, 1), (2, 2), (2, 2), (2, 2),
+    ]  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab.doctor.log import Skipped
-from trimtab.labeling.verdicts import Coded, VerdictTable
+from trimtab.labeling.verdicts import Coded, VerdictTable, read_verdicts
 
 __all__ = [
     "AccuracyRow",
@@ -24,6 +24,7 @@ __all__ = [
     "PairTable",
     "ScoreTable",
     "from_records",
+    "from_store",
 ]
 
 Floats = NDArray[np.float64]
@@ -191,3 +192,13 @@ def from_records(records: Sequence[Mapping[str, Any]], path: str) -> JudgmentMat
     from trimtab.doctor.judgment_tables import recognise
 
     return recognise(records, path)
+
+
+def from_store(path: str) -> JudgmentMaterial:
+    """The verdicts in a label store (SQLite).
+
+    Raises:
+        TrimtabError: the file is no label store, or holds no verdict.
+    """
+    table = read_verdicts(path)
+    return JudgmentMaterial(path, "label-store", len(table), verdicts=table)
