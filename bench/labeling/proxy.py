@@ -3,7 +3,7 @@
     python -m bench.labeling.proxy --to http://127.0.0.1:8901 --port 8902 --cache cache.jsonl --log log.jsonl
 
 A repeated question costs the server nothing and is counted all the same: the log has one line a request, with the hash
-of its body and the process that it came from.
+of what the user message said. `--delay` makes an answer from the cache take as long as one from a server.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import json
 import threading
+import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,18 +27,24 @@ class Proxy(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port: int, to: str, cache: Path, log: Path) -> None:
+    def __init__(self, port: int, to: str, cache: Path, log: Path, delay: float = 0.0) -> None:
         super().__init__(("127.0.0.1", port), Handler)
-        self.to, self.cache_path, self.log_path = to.rstrip("/"), cache, log
+        self.to, self.cache_path, self.log_path, self.delay = to.rstrip("/"), cache, log, delay
         self.answers = {r["hash"]: r["answer"] for r in read_jsonl(cache).records}
         self.behind, self.writing = threading.Lock(), threading.Lock()
+
+    def handle_error(self, *_: Any) -> None:
+        """A client that was killed is no error."""
 
     def answer(self, path: str, body: bytes) -> str:
         digest = hashlib.sha256(body).hexdigest()
         with self.writing:
             known = self.answers.get(digest)
-            append_jsonl(self.log_path, [{"hash": digest, "known": known is not None}])
+            question = json.loads(body)["messages"][1]["content"]
+            told = {"question": hashlib.sha256(question.encode()).hexdigest(), "known": known is not None}
+            append_jsonl(self.log_path, [told])
         if known is not None:
+            time.sleep(self.delay)
             return known
         with self.behind:
             if digest not in self.answers:
@@ -76,9 +83,10 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8902)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("--delay", type=float, default=0.0)
     options = parser.parse_args()
     print(json.dumps({"port": options.port}), flush=True)
-    Proxy(options.port, options.to, options.cache, options.log).serve_forever()
+    Proxy(options.port, options.to, options.cache, options.log, options.delay).serve_forever()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from types import FrameType
 
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.budget import Budget
-from trimtab.labeling.claims import Lease, new_owner
+from trimtab.labeling.claims import LEASE_SECONDS, Lease, new_owner
 from trimtab.labeling.protocol import Judge, JudgeIdentity, JudgeRequest, Outcome, StreamingJudge, Verdict
 from trimtab.labeling.questions import Key, Question
 from trimtab.labeling.store import LabelStore
@@ -204,7 +204,7 @@ class _Desk:
             yield
             return
         try:
-            with Lease(self.owner, self.store.renew):
+            with Lease(self.owner, self.store.renew, LEASE_SECONDS):
                 yield
         finally:
             self.store.release(self.owner)

@@ -51,7 +51,7 @@ class Lease:
         seconds: how long a claim lasts.
     """
 
-    def __init__(self, owner: str, renew: Callable[[str], None], seconds: float = LEASE_SECONDS) -> None:
+    def __init__(self, owner: str, renew: Callable[[str], None], seconds: float) -> None:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(owner, renew, seconds / _RENEWALS), daemon=True)
 
