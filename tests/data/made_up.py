@@ -14,53 +14,8 @@ SUBJECTS = {
     "repair": "hammer screw paint drill wire hinge plank glue socket wrench nail saw pipe valve ladder",
     "sky": "comet orbit planet lens eclipse meteor star galaxy lunar probe dust telescope rocket nova ray",
 }
-COMMON = sorted(
-    {
-        *[
-            "the",
-            "a",
-            "of",
-            "with",
-            "and",
-            "for",
-            "to",
-            "in",
-            "on",
-            "how",
-            "should",
-            "my",
-            "we",
-            "you",
-            "it",
-            "this",
-            "that",
-            "from",
-            "about",
-        ]
-    }
-)
-ANSWER = sorted(
-    {
-        *[
-            "try",
-            "first",
-            "then",
-            "use",
-            "some",
-            "after",
-            "before",
-            "until",
-            "gently",
-            "slowly",
-            "often",
-            "never",
-            "always",
-            "maybe",
-            "both",
-            "each",
-        ]
-    }
-)
+COMMON = "the a of with and for to in on how should my we you it this that from about".split()  # noqa: SIM905
+ANSWER = "try first then use some after before until gently slowly often never always maybe both".split()  # noqa: SIM905
 
 
 def sentence(rng: np.random.Generator, subject: str, words: int) -> str:

@@ -175,7 +175,7 @@ def test_planted_leaks_are_found_by_their_strongest_reason() -> None:
     train[5] = replace(train[5], prompt=Prompt("x", (Message("user", near),)))
     train[6] = respond(train[6], f"Well, {passage}. Indeed.")
     test[3] = respond(test[3], rejected=f"They say {passage} and no more.")
-    train[7] = respond(train[7], "Twelve words: a passage of thirteen words that nobody else would ever write.")
+    train[7] = respond(train[7], "Twelve words: a passage of thirteen words that nobody else would ever write down.")
     findings = found(train, test=test)
     leaks = {name: f.ids for name, f in findings.items() if name.startswith("leaked")}
     assert leaks == {"leaked-prompts": ("p4",), "leaked-near-prompts": ("p5",), "leaked-passages": ("p6",)}
