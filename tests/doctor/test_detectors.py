@@ -1,4 +1,4 @@
-"""Planted faults are found with their onset, sound runs stay silent, and the unit or stride of a log changes nothing."""
+"""Planted faults are found with their onset, sound runs stay silent; unit and stride of a log change nothing."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_what_is_usual_stays_silent_and_is_never_called_healthy(values: dict[str
 
 def test_no_trend_rule_speaks_of_a_few_rows() -> None:
     log = drawn.log({
-        "score/mean": [0.9, 0.5, 0.2], "policy/entropy": [1.0, 0.3, 0.01], "response/length_mean": [100.0, 300.0, 900.0],
+        "score/mean": [0.9, 0.5, 0.2], "policy/entropy": [1.0, 0.3, 0.01], "response/length_mean": [100, 300, 900],
         "policy/gradient_norm": [1.0, 1.0, 900.0], "value/explained_variance": [-1.0, -1.0, -1.0],
     })  # fmt: skip
     assert not severities(log)

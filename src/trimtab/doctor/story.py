@@ -147,7 +147,7 @@ def tell(staged: Sequence[Staged], span: int) -> tuple[tuple[Finding, ...], str 
     order = sorted(staged, key=lambda s: (_rank(s[1]), _onset(s[0])))
     cause: dict[int, int] = {}
     for i, (child, stage) in enumerate(order):
-        best: tuple[int, float, int] | None = None
+        best: tuple[bool, int, float, int] | None = None
         for j, (parent, above) in enumerate(order):
             away = _distance(parent.id).get(child.id)
             if (
@@ -161,11 +161,12 @@ def tell(staged: Sequence[Staged], span: int) -> tuple[tuple[Finding, ...], str 
                 continue
             if parent.id in LEADS_TO.get(child.id, ()) and above == stage and _onset(parent) > _onset(child):
                 continue  # each can lead to the other: the earlier one did
-            key = (away, -_onset(parent), j)
+            late = above == stage and _onset(parent) > _onset(child)
+            key = (late, away, -_onset(parent), j)
             if best is None or key < best:
                 best = key
         if best is not None:
-            cause[i] = best[2]
+            cause[i] = best[-1]
     children: dict[int | None, list[int]] = {}
     for i in range(len(order)):
         children.setdefault(cause.get(i), []).append(i)

@@ -49,7 +49,7 @@ def at_ceiling(r: Reading, p: Progress) -> bool:
     return bool(way > 0 and max(top.late, top.early) - p.track.late < 0.15 * way)
 
 
-def _harm(r: Reading, p: Progress | None, since: int) -> Evidence | None:
+def _harm(r: Reading, p: Progress | None, since: int, nothing_left: bool) -> Evidence | None:
     """What a collapse does besides lowering entropy: the score no longer rises, groups all alike, one text for all."""
     if p is not None and p.fallen:
         return figure("peak", p.track, step=p.track.step(p.peak_at), value=p.peak, peak=p.peak, late=p.track.late)
@@ -64,6 +64,8 @@ def _harm(r: Reading, p: Progress | None, since: int) -> Evidence | None:
     groups = r.track("group/zero_std_fraction")
     if groups is not None and groups.late > 0.5 and groups.late > groups.early + 0.2 and not p.improved:
         return ends(groups)
+    if not p.flat and not nothing_left:
+        return None  # it may have levelled off at what it won, and there is entropy left to sample from
     if p.flat or (changed_since(p.track, since) < 2.0 and not _won_late(p, since)):
         return ends(p.track)
     return None
@@ -91,7 +93,7 @@ def _collapse(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if not low or track.late < 0 or track.start <= FLOOR:
         return  # below zero is no entropy; a start near zero is a narrow fine-tuned model, not a collapse
     since = track.onset(track.smooth < max(0.2 * track.start, min(FLOOR, 0.5 * track.start))) or track.step(0)
-    harm = _harm(r, progress(r), since)
+    harm = _harm(r, progress(r), since, track.late < FLOOR)
     told = [ends(track), *([harm] if harm is not None else [])]
     if harm is None:
         yield finding(id, INFO, since, told, cause="benign", source="catalog 0.11, D13")

@@ -61,7 +61,8 @@ def _tax(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         scale = _points(track)
         drop = (first - late) / scale
         error = sqrt(error**2 + (1.25 * trends.noise(track.values)) ** 2 / width) / scale
-        if drop > max(1.0, 2.5 * error) and late < first and (worst is None or drop > worst[0]):
+        least = 1.0 if len(track) >= 6 else 2.0  # of a few values the noise cannot be told
+        if drop > max(least, 2.5 * error) and late < first and (worst is None or drop > worst[0]):
             worst = (drop, m, first, late)
     if worst is None:
         return

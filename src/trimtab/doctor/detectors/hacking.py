@@ -10,6 +10,7 @@ from math import sqrt
 import numpy as np
 
 from trimtab.doctor import trends
+from trimtab.doctor.detectors.entropy import FLOOR
 from trimtab.doctor.detectors.kl import past_bound
 from trimtab.doctor.detectors.lengths import grown
 from trimtab.doctor.detectors.progress import changed_since, judge, progress
@@ -105,7 +106,7 @@ def _fell(r: Reading, proxy: Track, measure: Measured) -> Finding | None:
     drop = float(smooth[at]) - now
     error = 1.25 * sigma * sqrt(1 / max(1, width) + 1 / len(tail))
     after = gold.values[at:]
-    if drop <= 0 or at >= len(gold) - 2:
+    if drop <= 0 or at >= len(gold) - len(tail):
         return None
     # the best of many noisy values is flattered by two of their errors
     beyond = drop > 3 * error + 2 * 1.25 * sigma / sqrt(width) if sigma > 0 else True
@@ -231,7 +232,7 @@ def _damage(r: Reading) -> list[Evidence]:
     if inside is not None and inside.late > 0.3 and inside.late > 2 * inside.start:
         out.append(ends(inside))
     entropy = r.track("policy/entropy")
-    if entropy is not None and 0 <= entropy.late < 0.1 * entropy.start:
+    if entropy is not None and 0 <= entropy.late < min(0.1 * entropy.start, FLOOR):
         out.append(ends(entropy))
     for measure in independent(r):
         if len(measure.track) >= 6 and not measure.general:

@@ -96,10 +96,24 @@ def _excerpt(r: Reading, track: Track, bound: float) -> Finding | None:
     least = float(track.values.min())
     if r.beta == 0 or least <= (4 if len(track) >= 2 else 20) * bound:
         return None
-    told = figure("rows-above", track, step=track.step(0), value=float(track.values.max()), rows=len(track),
-                  of=len(track), bound=bound)  # fmt: skip
-    return finding("kl-explosion", WARNING, track.step(0), [told], values={"bound": bound},
-                   ruled_out=[ruled_out("kl-explosion", "unit", unit=track.series.unit.value)], source="catalog D1")  # fmt: skip
+    told = figure(
+        "rows-above",
+        track,
+        step=track.step(0),
+        value=float(track.values.max()),
+        rows=len(track),
+        of=len(track),
+        bound=bound,
+    )
+    return finding(
+        "kl-explosion",
+        WARNING,
+        track.step(0),
+        [told],
+        values={"bound": bound},
+        ruled_out=[ruled_out("kl-explosion", "unit", unit=track.series.unit.value)],
+        source="catalog D1",
+    )
 
 
 def _speed(r: Reading, track: Track, bound: float) -> Iterator[Finding]:

@@ -79,7 +79,7 @@ def judge(track: Track) -> Progress:
         not improved
         and not began_low
         and (track.trend.p > 0.1 or track.trend.change <= 0)
-        and high < 2.5 * track.noise
+        and high < 2 * track.noise
         and abs(rise) < _FIRM * error
     )
     if track.noise == 0:
@@ -221,12 +221,8 @@ def _oscillating(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     deep = [d for d in falls if d.recovered]
     if len(deep) < 3:
         return
-    share = _beat(track)
-    if len(deep) < 4 and share < 0.3:
-        return  # three falls without a rhythm are what a slow wander looks like
-    rest = track.values - track.slow if len(track) >= 60 else track.values
-    if trends.autocorrelation(rest, 1)[0] < 0.35 and share < 0.4:
-        return  # neighbours that hardly resemble each other are noise, unless one period carries most of it
+    if _beat(track) < 0.4:
+        return  # falls without any rhythm are what correlated noise and a slow wander look like
     depth = float(np.median([d.depth for d in deep]))
     told = figure("swings", track, value=depth, depth=depth, count=len(deep), span=span)
     out = [ruled_out(id, "noise", noise=trends.noise(track.values)), ruled_out(id, "wander")]

@@ -127,10 +127,11 @@ def _by_success(r: Reading, p: Progress, groups: Track, level: float) -> bool:
     """Whether groups became alike as the score rose to its best, so that most are alike because all are right."""
     if at_ceiling(r, p):
         return True
+    if float(groups.values[: max(3, len(groups) // 20)].mean()) >= 0.5:
+        return False
     track = p.track
     stays = float(track.slow.max()) - track.late < 2 * track.error(track.width) + 0.5 * track.noise
-    far = track.late - track.start > (4 if level <= 0.8 else 6) * track.noise
-    return stays and far and float(groups.values[: max(3, len(groups) // 20)].mean()) < 0.5
+    return level <= 0.8 or (stays and track.late - track.start > 6 * track.noise)
 
 
 def _repetitive(r: Reading) -> Iterator[Finding | NotDiagnosable]:

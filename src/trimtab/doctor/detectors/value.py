@@ -167,7 +167,7 @@ def _noise(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if track is None or spread is None:
         yield unchecked(r, id, "score/std" if track is not None else "score/mean")
         return
-    if not r.long(track) or track.rows < 40:
+    if not r.long(track) or track.rows < 30 or r.span < 60:
         yield too_short(r, id, "score/mean", "reward/mean")
         return
     p = progress(r)

@@ -79,8 +79,8 @@ MESSAGES: dict[str, Text] = {
         "在已知长度的训练的大部分过程中，得分仍停在起点。",
     ),
     "reward-not-improving.not-too-short": Text(
-        "Not too short a log: {rows} log points would have shown a gain of two and a half times the noise.",
-        "不是日志太短：{rows} 个记录点足以显示出噪声 2.5 倍的提升。",
+        "Not too short a log: {rows} log points would have shown a gain of twice the noise.",
+        "不是日志太短：{rows} 个记录点足以显示出噪声 2 倍的提升。",
     ),
     "reward-not-improving.not-late-start": Text(
         "Not a sharp early rise: the very first values lie no lower than the rest.",
