@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
     group.command("check")(check)
     group.command("show")(show)
     group.command("diff")(diff)
-    app.add_typer(group, name="constitution", rich_help_panel=Panel.LOOK)
+    app.add_typer(group, name="constitution", rich_help_panel=Panel.DATA)
 
 
 def check(file: File, as_json: JsonOutput = False, quiet: Quiet = False) -> None:

@@ -85,7 +85,7 @@ def register(app: typer.Typer) -> None:
     group.command("check")(check)
     group.command("filter")(filter_)
     group.command("convert")(convert)
-    app.add_typer(group, name="data", rich_help_panel=Panel.LOOK)
+    app.add_typer(group, name="data", rich_help_panel=Panel.DATA)
 
 
 def check(

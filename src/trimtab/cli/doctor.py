@@ -41,7 +41,7 @@ class Language(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    app.command("doctor", rich_help_panel=Panel.LOOK)(doctor)
+    app.command("doctor", rich_help_panel=Panel.HEALTH)(doctor)
 
 
 def doctor(

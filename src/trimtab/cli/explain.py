@@ -15,7 +15,7 @@ __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
-    app.command("explain", rich_help_panel=Panel.LOOK)(explain)
+    app.command("explain", rich_help_panel=Panel.HEALTH)(explain)
 
 
 def explain(

@@ -28,7 +28,7 @@ _MOST_ROWS = 20
 
 
 def register(root: typer.Typer) -> None:
-    root.add_typer(app, name="labels", rich_help_panel=Panel.LOOK)
+    root.add_typer(app, name="labels", rich_help_panel=Panel.DATA)
 
 
 @app.command("audit")

@@ -14,7 +14,24 @@ from typing import Annotated
 import typer
 
 from trimtab import __version__
-from trimtab.cli import config, doctor, explain, failures, init, output, pm, run, runs, show, signals, stages
+from trimtab.cli import (
+    config,
+    constitution,
+    data,
+    doctor,
+    explain,
+    failures,
+    init,
+    labels,
+    labels_io,
+    output,
+    pm,
+    run,
+    runs,
+    show,
+    signals,
+    stages,
+)
 from trimtab.errors import ErrorKind, TrimtabError
 
 __all__ = ["app", "main"]
@@ -26,7 +43,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (init, run, stages, pm, doctor, explain, runs, show, config, signals):
+for group in (
+    init, run, stages, pm, doctor, explain, constitution, labels, labels_io, data, runs, show, config, signals,
+):  # fmt: skip
     group.register(app)
 
 _INTERRUPTED = 130

@@ -28,6 +28,8 @@ class Panel(StrEnum):
 
     PROJECT = "A project, from start to end"
     STAGES = "One stage at a time"
+    HEALTH = "What goes wrong, and why"
+    DATA = "Constitution, labels and data"
     LOOK = "Look"
 
 
