@@ -20,6 +20,7 @@ __all__ = ["csv_records", "looks_like_csv", "read_csv"]
 
 _SEPARATORS = ",\t;|"
 _LONGEST_LINE = 1 << 20
+_MOST_NAMES = 10_000
 _NAME = re.compile(r"[^\d\s+\-.][^\n]{0,300}|\d[\w.%/ -]*[A-Za-z/][^\n]{0,300}")
 _RUN_METRIC = re.compile(r"(.+?) - (\S.*)")
 _TWIN = re.compile(r"__(?:MIN|MAX)$")
@@ -33,7 +34,7 @@ def looks_like_csv(head: str) -> str:
     best, most = "", 1
     for separator in _SEPARATORS:
         header = _cells(lines[0], separator)
-        if len(header) <= most or not _is_header(header):
+        if not most < len(header) <= _MOST_NAMES or not _is_header(header):
             continue
         rows = [_cells(line, separator) for line in lines[1:]]
         lengths = {len(header), *(len(row) for row in rows if _is_header(row))}

@@ -16,16 +16,17 @@ _TOKEN = re.compile(
     r"|(?P<space>\s+)"
     r"|(?P<odd>.)"
 )
-_ESCAPE = re.compile(r"\\(.)")
 _DEEPEST = 8
 _MOST_TOKENS = 20_000
+_MOST_FAILURES = 100
 
 
 def dicts_in(line: str) -> tuple[list[tuple[int, dict[str, Any]]], bool]:
     """The dicts of numbers in a line, each with the place where it begins; and whether one is not closed."""
     found: list[tuple[int, dict[str, Any]]] = []
     at = line.find("{")
-    while at >= 0:
+    failed = 0
+    while at >= 0 and failed < _MOST_FAILURES:
         parser = _Parser(line, at)
         value = parser.value(0)
         if isinstance(value, dict) and value and parser.whole:
@@ -34,8 +35,20 @@ def dicts_in(line: str) -> tuple[list[tuple[int, dict[str, Any]]], bool]:
             continue
         if parser.ended and at == line.rfind("{") and len(line) - at > 2 and line[at + 1] in "'\"":
             return found, True
+        failed += 1
         at = line.find("{", at + 1)
     return found, False
+
+
+def _unquoted(text: str) -> str:
+    """The text that a Python literal stands for."""
+    inner = text[1:-1]
+    if "\\" not in inner:
+        return inner
+    try:
+        return inner.encode("latin-1", "backslashreplace").decode("unicode_escape")
+    except UnicodeDecodeError:
+        return inner
 
 
 class _Parser:
@@ -51,7 +64,7 @@ class _Parser:
     def value(self, depth: int) -> Any:
         kind, text = self._next()
         if kind == "text":
-            return _ESCAPE.sub(r"\1", text[1:-1])
+            return _unquoted(text)
         if text == "{" and depth < _DEEPEST:
             return self._dict(depth)
         if text in ("[", "("):
@@ -71,7 +84,7 @@ class _Parser:
                 continue
             if kind not in ("text", "word"):
                 break
-            key = _ESCAPE.sub(r"\1", text[1:-1]) if kind == "text" else text
+            key = _unquoted(text) if kind == "text" else text
             if self._next()[1] != ":":
                 break
             value = self.value(depth + 1)

@@ -12,6 +12,7 @@ __all__ = ["Salvage", "loads", "rows_of_document", "salvage_document", "salvage_
 
 Record = dict[str, Any]
 _MOST_TRIES = 10_000
+_MOST_EMPTY = 100
 _ARRAY = re.compile(r"\[\s*(?=\{)")
 
 
@@ -44,9 +45,7 @@ def loads(text: str | bytes) -> Any:
 def _decode_at(text: str, at: int) -> tuple[Any, int] | None:
     try:
         return _DECODER.raw_decode(text, at)
-    except json.JSONDecodeError:
-        return None
-    except RecursionError:
+    except (json.JSONDecodeError, RecursionError):
         return None
     except ValueError:
         try:
@@ -81,11 +80,14 @@ def salvage_line(line: str) -> Record | None:
 def salvage_document(text: str) -> Salvage | None:
     """Every complete record of the longest list of records in a document that does not parse; None without one."""
     best: Salvage | None = None
-    end = 0
+    end = empty = 0
     for match in _ARRAY.finditer(text):
         if match.start() < end:
             continue
         found, end = _records_from(text, match.end())
+        empty += not found.records
+        if empty > _MOST_EMPTY:
+            break
         if found.records and (best is None or len(found.records) > len(best.records)):
             found.settings = _settings_before(text, match.start())
             best = found
@@ -99,7 +101,7 @@ def _records_from(text: str, at: int) -> tuple[Salvage, int]:
         if item is None:
             nxt = text.find("{", at + 1)
             found.lost += 1
-            if nxt < 0:
+            if nxt < 0 or found.lost > 100 * (1 + len(found.records)):
                 found.cut = True
                 return found, len(text)
             tries += 1

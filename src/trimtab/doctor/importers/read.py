@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.doctor.importers.build import build, check_mapping
-from trimtab.doctor.importers.consoles import read_console
 from trimtab.doctor.importers.csv_rows import csv_records, looks_like_csv, read_csv
-from trimtab.doctor.importers.directory import directory
 from trimtab.doctor.importers.events import is_events, read_events
 from trimtab.doctor.importers.json_lines import read_json_lines
 from trimtab.doctor.importers.json_rows import loads, rows_of_document, salvage_document
-from trimtab.doctor.importers.ours import rows_log
 from trimtab.doctor.importers.settings import settings_beside
 from trimtab.doctor.importers.source import Source, no_log
 from trimtab.doctor.importers.table import Table, TableBuilder
@@ -47,13 +44,19 @@ def read(path: str | os.PathLike[str], mapping: Mapping[str, str] = _NOTHING) ->
     check_mapping(mapping)
     path = Path(path)
     try:
-        found = directory(path, mapping, _file) if path.is_dir() else _file(path, mapping)
+        found = _directory(path, mapping) if path.is_dir() else _file(path, mapping)
     except (OSError, ValueError) as error:  # a loop of links, a name too long, a zero in it
         raise no_log(repr(str(path))[1:-1][:500], f"cannot be read: {error}") from None
     for i, material in enumerate(found):
         if isinstance(material, Log) and (settings := settings_beside(path)):
             found[i] = replace(material, config={**settings, **material.config})
     return found
+
+
+def _directory(path: Path, mapping: Mapping[str, str]) -> list[Material]:
+    from trimtab.doctor.importers.directory import directory  # most paths are files
+
+    return directory(path, mapping, _file)
 
 
 def _file(path: Path, mapping: Mapping[str, str]) -> list[Material]:
@@ -169,6 +172,8 @@ def _csv(source: Source, mapping: Mapping[str, str]) -> list[Material]:
 
 
 def _console(source: Source, mapping: Mapping[str, str]) -> list[Material]:
+    from trimtab.doctor.importers.consoles import read_console  # most files are none
+
     table = read_console(source)
     return [build(table, str(source.path), mapping)] if table is not None and table.rows else []
 
@@ -194,6 +199,8 @@ def log_of_rows(
         mapping: as in `read`.
     """
     if dress == "trimtab":
+        from trimtab.doctor.importers.ours import rows_log
+
         stage = str(rows[0].get("stage", "ppo")) if rows else "ppo"
         return rows_log(rows, path, stage, config, planned_steps, mapping)
     table = _table(rows, config, dress, None)

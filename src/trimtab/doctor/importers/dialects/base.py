@@ -6,6 +6,7 @@ over its tokens), so a name is only ever read in the dialect that the whole log 
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -110,7 +111,7 @@ class Dialect:
     algorithm: str
     marks: tuple[frozenset[str], ...]
     names: Mapping[str, Meaning]
-    patterns: tuple[tuple[re.Pattern[str], Meaning], ...] = ()
+    patterns: tuple[tuple[str, Meaning], ...] = ()
     steps: tuple[str, ...] = ()
     without: frozenset[str] = field(default_factory=frozenset)
 
@@ -120,7 +121,7 @@ class Dialect:
         if found is not None:
             return found
         for pattern, meaning in self.patterns:
-            if match := pattern.fullmatch(name):
+            if match := _compiled(pattern).fullmatch(name):
                 return meaning.filled(match)
         return None
 
@@ -131,6 +132,12 @@ class Dialect:
     def score(self, names: Iterable[str]) -> int:
         """How many of the names it knows."""
         return sum(self.meaning(name) is not None for name in names)
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when first needed: a log needs few of the hundreds of patterns."""
+    return re.compile(pattern)
 
 
 def means(*tables: Mapping[str, Meaning], **more: Meaning) -> dict[str, Meaning]:

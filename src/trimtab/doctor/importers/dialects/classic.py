@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from trimtab.doctor.importers.dialects.base import Dialect, ignore, means, negated, to, unclear
 from trimtab.doctor.log import Aggregation, Estimator, Stage
 
 __all__ = ["DIALECTS"]
 
 E, LAST = Estimator, Aggregation.LAST
-_C = re.compile
 _COUNTS = {"epoch": ignore(), "step": ignore(), "global_step": ignore(), "ppo_ep": ignore(), "ppo_epoch": ignore()}
 _FP16 = {
     "precision/overflow": to("precision/overflow"), "precision/loss_scale": to("precision/loss_scale",
@@ -109,7 +106,7 @@ _TORCHTUNE = Dialect(
             "num_stop_tokens": ignore(),
         },
     ),
-    ((_C(r"tokens_per_second.*|peak_memory.*|rewards"), ignore()),),
+    ((r"tokens_per_second.*|peak_memory.*|rewards", ignore()),),
 )  # fmt: skip
 
 _FARM = Dialect(
@@ -127,7 +124,7 @@ _FARM = Dialect(
         "ppo/val/vpred": to("value/mean"), "ppo/val/clipfrac": to("value/clip_fraction"),
         "ppo/val/mean": to("value/mean"), "ppo/policy/advantages_mean": to("advantage/mean"),
     },
-    ((_C(r"(?:ppo|time|eval)/.*"), ignore()),),
+    ((r"(?:ppo|time|eval)/.*", ignore()),),
 )  # fmt: skip
 
 _RL4LMS = Dialect(
@@ -146,7 +143,7 @@ _RL4LMS = Dialect(
         E.OUTSIDE),
         "iteration": ignore(), "epoch": ignore(),
     },
-    ((_C(r"(?:rollout_info|ppo|time)/.*"), ignore()),),
+    ((r"(?:rollout_info|ppo|time)/.*", ignore()),),
     steps=("iteration", "epoch", "step"),
 )  # fmt: skip
 
@@ -169,7 +166,7 @@ _SB3 = Dialect(
         "rollout/success_rate": to("score/success_rate", aggregation=Aggregation.MEAN),
         "eval/mean_reward": to("eval/score"), "eval/mean_ep_length": ignore(),
     },
-    ((_C(r"time/.*"), ignore()),),
+    ((r"time/.*", ignore()),),
     steps=("time/total_timesteps", "total_timesteps", "time/iterations"),
 )  # fmt: skip
 _CLEANRL = Dialect(

@@ -20,11 +20,11 @@ _MEAN = r"(?:(?:mean|avg|average|batch)_?)?"
 _TAIL = r"(?:[_/](?:mean|avg|average))?"
 
 
-def _p(expression: str, meaning: Meaning) -> tuple[re.Pattern[str], Meaning]:
-    return _C(expression), meaning
+def _p(expression: str, meaning: Meaning) -> tuple[str, Meaning]:
+    return expression, meaning
 
 
-def _level(words: str, meaning: Meaning) -> tuple[re.Pattern[str], Meaning]:
+def _level(words: str, meaning: Meaning) -> tuple[str, Meaning]:
     """A mean, however its name says that it is one."""
     return _p(rf"{_MEAN}(?:{words}){_TAIL}", meaning)
 

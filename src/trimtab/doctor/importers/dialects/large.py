@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from trimtab.doctor.importers.dialects.base import Dialect, ignore, means, square, to
 from trimtab.doctor.log import Aggregation, Estimator, Stage
 
 __all__ = ["DIALECTS"]
 
 E, LAST = Estimator, Aggregation.LAST
-_C = re.compile
 
 _VERL = Dialect(
     "verl", "verl", Stage.POLICY, "",
@@ -80,12 +77,12 @@ _VERL = Dialect(
         "step": ignore(), "training/global_step": ignore(), "training/epoch": ignore(), "epoch": ignore(),
     },
     (
-        (_C(r"val-core/(.+?)/(?:reward|score)/(?:mean@\d+)"), to("eval/score")),
-        (_C(r"val-core/(.+)"), to("eval/{0}")),
-        (_C(r"val/test_score/(.+)"), to("eval/{0}")),
-        (_C(r"(?:val-aux|timing_s|timing_per_token_ms|perf|global_seqlen|variance_proxy|rollout_corr|training|num_turns"
+        (r"val-core/(.+?)/(?:reward|score)/(?:mean@\d+)", to("eval/score")),
+        (r"val-core/(.+)", to("eval/{0}")),
+        (r"val/test_score/(.+)", to("eval/{0}")),
+        ((r"(?:val-aux|timing_s|timing_per_token_ms|perf|global_seqlen|variance_proxy|rollout_corr|training|num_turns"
             r"|tool_call_counts|response_length_non_aborted|prompt_length|mismatch)/.*"), ignore()),
-        (_C(r"(?:actor|critic)/(?:mfu|vpred_.*|perf/.*)"), ignore()),
+        (r"(?:actor|critic)/(?:mfu|vpred_.*|perf/.*)", ignore()),
     ),
     steps=("step", "training/global_step", "global_step"),
 )  # fmt: skip
@@ -132,8 +129,8 @@ _OPENRLHF_PPO = Dialect(
         "kl_coef": to("kl/beta"),
     },
     (
-        (_C(r"(?:eval|val)[_/](.+?)_(pass\d+|acc|reward)"), to("eval/{0}_{1}")),
-        (_C(r"(?:timing|perf)/.*"), ignore()),
+        (r"(?:eval|val)[_/](.+?)_(pass\d+|acc|reward)", to("eval/{0}_{1}")),
+        (r"(?:timing|perf)/.*", ignore()),
     ),
     without=frozenset({"ppo_ep", "objective/kl"}),
 )  # fmt: skip
@@ -197,9 +194,9 @@ _NEMO = Dialect(
         "num_valid_samples": to("batch/size"), "step": ignore(), "global_step": ignore(),
     },
     (
-        (_C(r"validation/(?:accuracy|avg_accuracy)"), to("eval/accuracy")),
-        (_C(r"validation/(.+)"), to("held_out/{0}")),
-        (_C(r"(?:performance|timing|ray|critic)/.*|probs_ratio_clamped.*|positive_nll_loss|is_oob_ratio|global_valid_.*"
+        (r"validation/(?:accuracy|avg_accuracy)", to("eval/accuracy")),
+        (r"validation/(.+)", to("held_out/{0}")),
+        ((r"(?:performance|timing|ray|critic)/.*|probs_ratio_clamped.*|positive_nll_loss|is_oob_ratio|global_valid_.*"
             r"|total_num_tokens"), ignore()),
     ),
 )  # fmt: skip
@@ -215,7 +212,7 @@ _NEMO_PAIRS = Dialect(
         "val_loss": to("loss/validation"), "val_acc": to("accuracy/validation"),
         "step": ignore(), "global_step": ignore(),
     },
-    ((_C(r"(?:performance|timing|ray|validation)/.*|rewards_(?:chosen|rejected)_std"), ignore()),),
+    ((r"(?:performance|timing|ray|validation)/.*|rewards_(?:chosen|rejected)_std", ignore()),),
     without=frozenset({"sft_loss", "preference_loss"}),
 )  # fmt: skip
 _NEMO_DPO = Dialect(
@@ -250,7 +247,7 @@ _ALIGNER = Dialect(
         "train_optim/scaled_entropy": ignore(), "train_optim/grad_norm": to("policy/gradient_norm"),
         "train_optim/lr": to("policy/learning_rate"), "val_rollouts/rewards": to("eval/score"),
     },
-    ((_C(r"(?:train_rollouts|train_optim|val_rollouts|timers|table)/.*"), ignore()),),
+    ((r"(?:train_rollouts|train_optim|val_rollouts|timers|table)/.*", ignore()),),
 )  # fmt: skip
 
 _SLIME = Dialect(
@@ -272,7 +269,7 @@ _SLIME = Dialect(
         "ois": to("policy/ratio_mean"),
         "step": ignore(), "rollout/step": ignore(),
     },
-    ((_C(r"(?:rollout|perf|multi_turn|passrate)/.*|lr-pg_\d+|tis_.*"), ignore()),),
+    ((r"(?:rollout|perf|multi_turn|passrate)/.*|lr-pg_\d+|tis_.*", ignore()),),
     steps=("step", "rollout/step"),
 )  # fmt: skip
 
@@ -301,8 +298,8 @@ _OPEN_INSTRUCT = Dialect(
         "eval/scores": to("eval/score"), "eval/objective/verifiable_correct_rate": to("eval/score"),
     },
     (
-        (_C(r"objective/(.+)_(reward|correct_rate)"), to("score/{0}_{1}")),
-        (_C(r"(?:val|time|debug|loss|policy)/.*"), ignore()),
+        (r"objective/(.+)_(reward|correct_rate)", to("score/{0}_{1}")),
+        (r"(?:val|time|debug|loss|policy)/.*", ignore()),
     ),
     steps=("training_step", "step", "episode"),
 )  # fmt: skip
@@ -318,9 +315,9 @@ _OPEN_INSTRUCT_RM = Dialect(
         }.items()
     },
     (
-        (_C(r"eval/rm/.+/accuracy"), to("accuracy/validation")),
-        (_C(r"eval/rm/.+/loss"), to("loss/validation")),
-        (_C(r"eval/rm/.*"), ignore()),
+        (r"eval/rm/.+/accuracy", to("accuracy/validation")),
+        (r"eval/rm/.+/loss", to("loss/validation")),
+        (r"eval/rm/.*", ignore()),
     ),
 )  # fmt: skip
 
@@ -345,9 +342,9 @@ _TRLX = Dialect(
         "learning_rate_group_0": to("policy/learning_rate"),
     },
     (
-        (_C(r"reward/mean.*"), to("eval/score")),
-        (_C(r"metrics/(.+)"), to("eval/{0}")),
-        (_C(r"(?:time|old_values|rollout_scores|exp_scores|values|returns|losses)/.*"
+        (r"reward/mean.*", to("eval/score")),
+        (r"metrics/(.+)", to("eval/{0}")),
+        ((r"(?:time|old_values|rollout_scores|exp_scores|values|returns|losses)/.*"
             r"|learning_rate_group_\d+|samples"), ignore()),
     ),
 )  # fmt: skip

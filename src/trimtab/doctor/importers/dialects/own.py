@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from trimtab.doctor.importers.dialects.base import Dialect, Meaning, ignore, to
 from trimtab.doctor.log import Estimator, Stage
 from trimtab.doctor.quantities import QUANTITIES
@@ -16,8 +14,8 @@ _ESTIMATORS = {
 }  # fmt: skip
 _NAMES: dict[str, Meaning] = {key: to(key, _ESTIMATORS.get(key, Estimator.NONE), masked=True) for key in QUANTITIES}
 _PATTERNS = (
-    (re.compile(r"(?:time|rate|memory)/.+"), ignore()),
-    (re.compile(r"((?:score|eval|user)/.+)"), to("{0}")),
+    (r"(?:time|rate|memory)/.+", ignore()),
+    (r"((?:score|eval|user)/.+)", to("{0}")),
 )
 _STAGES = {
     "ppo": (Stage.POLICY, "ppo"), "pm": (Stage.PREFERENCE_MODEL, "reward-model"), "sft": (Stage.SFT, "sft"),

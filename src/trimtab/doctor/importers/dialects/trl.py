@@ -6,8 +6,6 @@ minus beta times KL. The new PPO trainer averages `approxkl`, entropy and ratio 
 
 from __future__ import annotations
 
-import re
-
 from trimtab.doctor.importers.dialects.base import Dialect, ignore, means, root, to
 from trimtab.doctor.log import Estimator, Stage, Unit
 
@@ -123,7 +121,7 @@ _PPO_OLD = Dialect(
         },
     ),
     (
-        (re.compile(r"time/ppo/.*|.*_dist|tokens/.*|objective/(?:ref_)?logprobs|game_log|ppo/policy/advantages"),
+        (r"time/ppo/.*|.*_dist|tokens/.*|objective/(?:ref_)?logprobs|game_log|ppo/policy/advantages",
         ignore()),
     ),
     steps=("step", "global_step"),
@@ -191,11 +189,11 @@ _GROUP = means(
     },
 )
 _GROUP_PATTERNS = (
-    (re.compile(r"rewards/(.+)/mean"), to("score/{0}")),
-    (re.compile(r"rewards/.+/(?:std|min|max)"), ignore()),
-    (re.compile(r"rewards/(.+)"), to("score/{0}")),
-    (re.compile(r"(?:profiling|tools|vespo|sample|batch|perf|entropy|rollout_correction)/.*"), ignore()),
-    (re.compile(r"memory\(GiB\)|train_speed\(.*\)|elapsed_time|remaining_time|percentage"), ignore()),
+    (r"rewards/(.+)/mean", to("score/{0}")),
+    (r"rewards/.+/(?:std|min|max)", ignore()),
+    (r"rewards/(.+)", to("score/{0}")),
+    (r"(?:profiling|tools|vespo|sample|batch|perf|entropy|rollout_correction)/.*", ignore()),
+    (r"memory\(GiB\)|train_speed\(.*\)|elapsed_time|remaining_time|percentage", ignore()),
 )
 _GROUP_MARKS = (
     frozenset({"reward", "reward_std"}), frozenset({"reward", "completion_length"}),
@@ -251,7 +249,8 @@ _REWARD = Dialect(
 
 _SFT = Dialect(
     "trl-sft", "trl", Stage.SFT, "sft",
-    (frozenset({"loss", "mean_token_accuracy", "epoch", "step"}), frozenset({"loss", "mean_token_accuracy"})), _DIRECT, without=frozenset({"reward", "rewards/chosen"}),
+    (frozenset({"loss", "mean_token_accuracy", "epoch", "step"}), frozenset({"loss", "mean_token_accuracy"})),
+    _DIRECT, without=frozenset({"reward", "rewards/chosen"}),
 )  # fmt: skip
 _TRAINER = Dialect(
     "hf-trainer", "trl", Stage.UNKNOWN, "",
@@ -263,7 +262,7 @@ _TRAINER = Dialect(
     without=frozenset({"reward", "rewards/chosen", "policy_loss", "value_loss", "kl", "current_steps", "reward_mean"}),
 )  # fmt: skip
 
-_FACTORY_TIME = (re.compile(r"elapsed_time|remaining_time|percentage|throughput|total_tokens|total_steps"), ignore())
+_FACTORY_TIME = (r"elapsed_time|remaining_time|percentage|throughput|total_tokens|total_steps", ignore())
 _FACTORY_PPO = Dialect(
     "llama-factory-ppo", "llama-factory", Stage.POLICY, "ppo",
     (frozenset({"current_steps", "total_steps", "reward"}), frozenset({"current_steps", "reward"})),
@@ -322,7 +321,7 @@ _PORTS = Dialect(
             "ppo/returns/var": to("value/return_std", convert=root),
         },
     ),
-    ((re.compile(r"elapsed/.*|ppo/(?:eps|episode|val/.*|loss/.*|policy/.*)"), ignore()),),
+    ((r"elapsed/.*|ppo/(?:eps|episode|val/.*|loss/.*|policy/.*)", ignore()),),
 )  # fmt: skip
 
 _ROLL = Dialect(
