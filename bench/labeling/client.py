@@ -50,6 +50,9 @@ class DyingConnection(sqlite3.Connection):
     def cursor(self, *arguments: Any) -> Dying:  # type: ignore[override]
         return super().cursor(Dying)
 
+    def execute(self, sql: str, *values: Any) -> Dying:  # type: ignore[override]
+        return self.cursor().execute(sql, *values)
+
 
 class DyingStore(LabelStore):
     """A label store with those cursors."""

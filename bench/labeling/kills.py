@@ -13,8 +13,10 @@ cache. Trials that are done stand in DIR/trials.jsonl and are not run again.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import json
+import os
 import random
 import subprocess
 import sys
@@ -93,7 +95,8 @@ def trial(name: str, work: Path, url: str, log: Path, kill_after: float | None) 
         "asked": len(asked),
         "asked_again": len(asked) - len(set(asked)),
         "recorded_and_asked_again": sum(question in known for question in asked[len(asked_first) :]),
-        "ok": result["usable"] == 1.0
+        "ok": killed
+        and result["usable"] == 1.0
         and len(rows) == len(set(rows)) == 2 * PAIRS
         and not any(question in known for question in asked[len(asked_first) :])
         and len(asked) - 2 * PAIRS <= CALLS,
@@ -109,6 +112,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=280.0, help="stop after so long; run again to go on")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
+    _only_one(options.work)
     log, trials = options.work / "log.jsonl", options.work / "trials.jsonl"
     proxy = Proxy(0, options.to, options.work / "cache.jsonl", log, DELAY_S)
     threading.Thread(target=proxy.serve_forever, daemon=True).start()
@@ -142,6 +146,15 @@ def main() -> None:
             indent=2,
         )
     )
+
+
+def _only_one(work: Path) -> None:
+    """Two of these on one directory would count each other's questions."""
+    lock = os.open(work / "lock", os.O_CREAT | os.O_RDWR)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(f"{work}: another run of this is going on")
 
 
 def whole(work: Path, url: str) -> dict[str, Any]:

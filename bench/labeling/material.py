@@ -29,7 +29,7 @@ def pairs(n: int) -> list[CandidatePair]:
     made = []
     for i in range(n):
         thing, ask = _THINGS[i % 10], _ASKS[i // 10 % 10]
-        first, second = _REPLIES[i % 4], _REPLIES[(i + 1 + i // 100) % 4]
+        first, second = _REPLIES[i % 4], _REPLIES[(i + 1 + i // 100 % 3) % 4]
         number = f" ({i})" if i >= 100 else ""
         prompt = Prompt(f"x{i}", (Message("user", ask.format(thing) + number),))
         responses = [Response(text.format(*[thing] * text.count("{}"))) for text in (first, second)]
