@@ -118,6 +118,19 @@ def test_a_revision_made_of_the_critique_is_a_copy_and_one_made_of_the_draft_is_
     # five of nine runs of four words are the critique's; with one word more of one's own it is half of them
     assert of("how long the egg has to stay in warm clear water for") is Fate.COPIED
     assert of("how long the egg has to stay in warm clear water for six") is Fate.KEPT
+    # in a second round, what stands in the critique may be quoted from the first revision
+    first = replace(last, revision=Response("put the egg in warm clear water for six minutes"))
+    second = replace(last, critique=Response("You say put the egg in warm clear water for six minutes."))
+    for said in ("put the egg in warm clear water for six minutes", "put the egg in warm clear water for six"):
+        later = (first, replace(second, revision=Response(said)))
+        assert sift([transcript("", draft, rounds=later)])[0].fate is Fate.KEPT
+        assert sift([transcript("", draft, rounds=later[1:])])[0].fate is Fate.COPIED
+    # what a critique brought up stays a copy however often it is revised
+    copied = replace(last, revision=Response(critique))
+    assert (
+        sift([transcript("", draft, rounds=(copied, replace(copied, critique=Response("Fine."))))])[0].fate
+        is Fate.COPIED
+    )
     quoting = Transcript(PROMPT, Response(critique), (replace(last, revision=Response(f"{critique} then")),))
     assert sift([quoting])[0].fate is Fate.KEPT
 

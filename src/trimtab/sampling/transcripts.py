@@ -89,7 +89,7 @@ class Fate(StrEnum):
     UNCHANGED = "unchanged"
     """It is the draft again."""
     COPIED = "copied"
-    """It repeats a request, the prompt, or the critique: most of its four-word runs are there and not in the draft."""
+    """It repeats a request, the prompt, or the critique: most of its four-word runs came up there."""
     ABOUT = "about-revising"
     """It talks about the response or its revision, which nobody asked for."""
     REPEATED = "repeated"
@@ -182,9 +182,9 @@ def _fate(transcript: Transcript, text: str) -> Fate:
     if said == _plain(transcript.draft.text):
         return Fate.UNCHANGED
     last = transcript.rounds[-1]
-    others = (last.critique.text, last.critique_request, last.revision_request, transcript.prompt.messages[-1].content)
-    copied = said in {_plain(other) for other in others} or said.startswith(_plain(last.revision_request))
-    if copied or _taken_over(text, last.critique.text, transcript.draft.text) > _TAKEN_OVER:
+    requests = (last.critique_request, last.revision_request, transcript.prompt.messages[-1].content)
+    copied = said in {_plain(text) for text in requests} or said.startswith(_plain(last.revision_request))
+    if copied or _taken_over(text, transcript) > _TAKEN_OVER:
         return Fate.COPIED
     return Fate.ABOUT if _ABOUT.search(text) else Fate.KEPT
 
@@ -193,10 +193,22 @@ _RUN = 4
 _TAKEN_OVER = 0.5
 
 
-def _taken_over(text: str, critique: str, draft: str) -> float:
-    """Share of the text's four-word runs that stand in the critique and not in the draft."""
-    mine, theirs, before = (ngrams(words(t), _RUN) for t in (text, critique, draft))
-    new = set(theirs) - set(before)
+def _taken_over(text: str, transcript: Transcript) -> float:
+    """Share of the text's four-word runs that came up in a critique: they stand in one and in no response before it.
+
+    A critique itself counts whole, however short. A critique that quotes a response brings nothing up.
+    """
+    new: set[tuple[str, ...]] = set()
+    known: set[tuple[str, ...]] = set()
+    before, response = set(), transcript.draft.text
+    for r in transcript.rounds:
+        before.add(_plain(response))
+        known |= set(ngrams(words(response), _RUN))
+        new |= set(ngrams(words(r.critique.text), _RUN)) - known
+        if _plain(text) == _plain(r.critique.text) and _plain(text) not in before:
+            return 1.0
+        response = r.revision.text
+    mine = ngrams(words(text), _RUN)
     return sum(run in new for run in mine) / len(mine) if mine else 0.0
 
 
