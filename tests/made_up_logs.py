@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (lines are as long as trainers print them)
 """Small logs of our own making, in the form and with the names of each framework."""
 
 from __future__ import annotations
@@ -285,6 +286,7 @@ _LONG = [
 
 FORMS = (
     Form("trainer-state", json.dumps(_STATE, indent=2), "trl", "grpo", _STEPS, _GRPO, 600),
+    Form("trainer-state-one-line", json.dumps(_STATE), "trl", "grpo", _STEPS, _GRPO, 600),
     Form("log-history-list", json.dumps(_ROWS), "trl", "grpo", _STEPS, _GRPO),
     Form("log-history-list-pretty", json.dumps(_ROWS, indent=1), "trl", "grpo", _STEPS, _GRPO),
     Form("jsonl", jsonl(_ROWS), "trl", "grpo", _STEPS, _GRPO),

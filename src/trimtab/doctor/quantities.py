@@ -190,6 +190,8 @@ _FAMILY_TABLE: tuple[tuple[str, Unit, str, bool], ...] = (
     ("eval/<measure>", Unit.UNKNOWN, "an independent measure on held-out data", True),
     ("held_out/<key>", Unit.UNKNOWN, "a trained-on quantity on held-out data; not independent", False),
     ("style/<name>", _F, "how often responses show a certain style", False),
+    ("label/<name>", Unit.UNKNOWN, "a figure of the labeling", False),
+    ("sample/<name>", Unit.UNKNOWN, "a figure of the sampling of pairs", False),
     ("rate/<name>", Unit.UNKNOWN, "a rate of work", False),
     ("time/<name>", Unit.SECONDS, "a time", False),
     ("memory/<name>", Unit.UNKNOWN, "memory used", False),

@@ -1,4 +1,4 @@
-"""Each framework's log is recognised from its content, under any name, and gives canonical series with the right steps."""
+"""Each framework's log is recognised from its content, under any name; series are canonical, steps its own."""
 
 from __future__ import annotations
 

@@ -63,13 +63,17 @@ def directory(path: Path, mapping: Mapping[str, str], read_file: ReadFile) -> li
             list(read_project(path, mapping)), path, "is a project without a run that has logged anything"
         )
     groups: dict[Path, list[Path]] = {}
-    for file in _files(path):
-        groups.setdefault(_home(file, path), []).append(file)
+    files = list(_files(path))
+    with_events = {file.parent for file in files if "tfevents" in file.name}
+    for file in files:
+        groups.setdefault(_home(file, path, with_events), []).append(file)
     found: list[Material] = []
     problems: list[str] = []
     for home, files in groups.items():
         if len(found) < _MOST_READ:
             found += _group(home, files, mapping, read_file, problems)
+    if any(isinstance(material, Log) and material.series for material in found):
+        found = [material for material in found if not isinstance(material, Log) or material.series]
     tried = "; ".join(problems[:3]) or "It has no file that could be a log."
     return _or_nothing(found, path, "holds nothing that is known here", tried)
 
@@ -110,9 +114,14 @@ def _can_be_log(name: str) -> bool:
     return "tfevents" in lower or Path(lower).suffix in _SUFFIXES
 
 
-def _home(file: Path, top: Path) -> Path:
-    """The directory of the run that a file belongs to: above its checkpoints and folders of logs."""
+def _home(file: Path, top: Path, with_events: set[Path]) -> Path:
+    """The directory of the run that a file belongs to: above its checkpoints and folders of logs.
+
+    A folder below one with event files is of the same run: TensorBoard's writers put hyperparameters there.
+    """
     home = file.parent
+    above = [folder for folder in home.parents if folder in with_events and folder.is_relative_to(top)]
+    home = above[-1] if above else home
     while home != top and (_CHECKPOINT.fullmatch(home.name) or home.name in _INNER or home.parent.name == "runs"):
         home = home.parent
     return home

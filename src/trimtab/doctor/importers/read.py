@@ -84,7 +84,7 @@ def _events(paths: Sequence[Path], name: str, mapping: Mapping[str, str]) -> lis
 def _attempts(text: str) -> tuple[_Attempt, ...]:
     if text[0] in "{[":
         first, _, rest = text.partition("\n")
-        if _is_record(first) and (rest.strip() or first.startswith("{")):
+        if rest.strip() and _is_record(first):
             return (_json_lines, _document, _console)
         return (_document, _json_lines, _console)
     if looks_like_csv(text):

@@ -252,8 +252,8 @@ _ALIGNER = Dialect(
 
 _SLIME = Dialect(
     "slime", "slime", Stage.POLICY, "grpo",
-    (frozenset({"train_rollout_logprob_abs_diff"}), frozenset({"rollout/raw_reward"}), frozenset({"train/ppo_kl",
-    "train/pg_loss"})),
+    (frozenset({"train_rollout_logprob_abs_diff"}), frozenset({"rollout/raw_reward"}),
+     frozenset({"pg_loss", "pg_clipfrac"})),
     {
         "train_rollout_logprob_abs_diff": to("rollout/logprob_gap_mean"),
         "loss": ignore(), "pg_loss": to("policy/loss"), "entropy_loss": to("policy/entropy"),

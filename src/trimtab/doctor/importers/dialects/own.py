@@ -15,7 +15,7 @@ _ESTIMATORS = {
 _NAMES: dict[str, Meaning] = {key: to(key, _ESTIMATORS.get(key, Estimator.NONE), masked=True) for key in QUANTITIES}
 _PATTERNS = (
     (r"(?:time|rate|memory)/.+", ignore()),
-    (r"((?:score|eval|user)/.+)", to("{0}")),
+    (r"((?:score|eval|user|label|sample)/.+)", to("{0}")),
 )
 _STAGES = {
     "ppo": (Stage.POLICY, "ppo"), "pm": (Stage.PREFERENCE_MODEL, "reward-model"), "sft": (Stage.SFT, "sft"),
