@@ -88,7 +88,8 @@ def _unit_unknown(rng: Generator, directory: Path) -> Path:
     """A CSV whose `kl` may be of a token or of a response."""
     source = write(sound("grpo", rng, "plain", 200), "plain-csv", directory)
     head, _, rest = source.read_text(encoding="utf-8").partition("\n")
-    source.write_text(head.replace("kl_per_token", "kl") + "\n" + rest, encoding="utf-8")
+    head = head.replace("kl_per_token", "kl").replace("policy_loss", "surrogate_loss")
+    source.write_text(f"{head}\n{rest}", encoding="utf-8")
     return source
 
 

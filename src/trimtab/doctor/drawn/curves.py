@@ -49,6 +49,18 @@ class Drawn:
         every = {k: max(1, e // stride) for k, e in self.every.items()}
         return replace(self, steps=self.steps[keep], curves=curves, every=every)
 
+    def resumed(self, at: int, back: int, rng: Generator) -> Drawn:
+        """The same run, killed at row `at` and taken up again `back` rows earlier: these rows come twice."""
+        rows = np.concatenate([np.arange(at), np.arange(at - back, len(self))])
+        jitter = np.where(np.arange(len(rows)) >= at, 1 + 0.01 * rng.standard_normal(len(rows)), 1.0)
+        curves = {k: v[rows] * (jitter if k in ("score/mean", "loss/train") else 1.0) for k, v in self.curves.items()}
+        return replace(self, steps=self.steps[rows], curves=curves)
+
+    def without(self, at: int, width: int) -> Drawn:
+        """The same run with rows lost from `at` on: what a logger that was down leaves."""
+        rows = np.concatenate([np.arange(at), np.arange(at + width, len(self))])
+        return replace(self, steps=self.steps[rows], curves={k: v[rows] for k, v in self.curves.items()})
+
     def rescaled(self, scale: float, shift: float) -> Drawn:
         """The same run with its scores in another unit; what is made of scores follows."""
         levels = ("score/mean", "score/min", "score/max", "reward/mean", "eval/score")

@@ -22,7 +22,7 @@ Names = Mapping[str, str]
 
 _TRL_EVERYWHERE = {"policy/loss": "loss", "policy/gradient_norm": "grad_norm", "policy/learning_rate": "learning_rate"}
 _TRL_GRPO = {
-    **_TRL_EVERYWHERE, "score/mean": "reward", "score/std": "reward_std",
+    **_TRL_EVERYWHERE, "score/mean": "reward", "score/group_std": "reward_std",
     "group/zero_std_fraction": "frac_reward_zero_std", "kl/reference_per_token": "kl", "policy/entropy": "entropy",
     "response/length_mean": "completions/mean_length", "response/length_max": "completions/max_length",
     "response/length_min": "completions/min_length", "response/truncated_fraction": "completions/clipped_ratio",
@@ -145,6 +145,9 @@ def write(drawn: Drawn, dress: str, directory: Path) -> Path:
 
 def _rows(drawn: Drawn, names: Names) -> list[Row]:
     rows = []
+    beta = drawn.curves.get("kl/beta")
+    if names and "kl/beta" not in names and beta is not None and not beta.any():
+        names = {k: v for k, v in names.items() if not k.startswith("kl/reference")}  # no penalty, no reference model
     for i in range(len(drawn)):
         row = {}
         for key, curve in drawn.curves.items():

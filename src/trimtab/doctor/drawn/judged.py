@@ -153,7 +153,7 @@ def _text(rng: Generator, narrow: bool) -> str:
 
 def pairs(
     rng: Generator, n: int = 500, *, prompts: int = 400, copies: float = 0.02, contrary: float = 0.02,
-    longer: float = 0.56, labeled_twice: int = 120,
+    longer: float = 0.56, labeled_twice: int = 100,
 ) -> Rows:  # fmt: skip
     """Preference pairs as texts.
 
@@ -165,7 +165,7 @@ def pairs(
         labeled_twice: pairs that come again, by another annotator.
     """
     rows: Rows = []
-    for i in range(n):
+    for _ in range(n):
         if rows and rng.random() < copies:
             rows.append(dict(rows[int(rng.integers(len(rows)))]))
             continue

@@ -100,18 +100,20 @@ def grpo(rng: Generator, kind: str = "plain", rows: int | None = None) -> Drawn:
     if kind == "scored":
         scale = float(np.exp(rng.uniform(np.log(1e-3), np.log(1e3))))
         shift = scale * rng.uniform(-8, 3)
-        within = 0.35
+        within: Floats = np.full(n, 0.35)
         curves["score/mean"] = scale * (truth + within * noise / np.sqrt(prompts)) + shift
         curves["score/std"] = positive(rng, scale * within * rng.uniform(1.1, 1.6), n, 0.06)
         curves["score/group_std"] = positive(rng, scale * within, n, 0.06)
-        zero = np.zeros(n)
+        zero: Floats = np.zeros(n)
     else:
         ease = rng.uniform(1.0, 4.0)
         within = np.sqrt(truth * (1 - truth))
         curves["score/mean"] = share(truth + within * noise / np.sqrt(prompts * min(size, 2)))
         curves["score/std"] = positive(rng, within, n, 0.06)
         curves["score/group_std"] = within * np.sqrt(ease / (ease + 1)) * positive(rng, 1.0, n, 0.08)
-        zero = np.minimum(_alike(truth, size, ease), 0.4) if kind != "zero-groups" else rng.uniform(0.25, 0.4)
+        zero = np.minimum(_alike(truth, size, ease), 0.4)
+        if kind == "zero-groups":
+            zero = np.full(n, rng.uniform(0.25, 0.4))
     curves["group/zero_std_fraction"] = rng.binomial(prompts, zero, n) / prompts
     level = rng.uniform(0.01, 0.12) * {"beta-0": 2.5, "sharp": 1.3}.get(kind, 1.0)
     drift = (way**1.3 * 0.7 + 0.3 * np.arange(n) / n) if kind != "sharp" else 0.6 * way + 0.4 * np.arange(n) / n
