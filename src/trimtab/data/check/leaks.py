@@ -7,7 +7,7 @@ where a character counts as a word, is 26 characters long. Source of the 13: Bro
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ _PASSAGE = 13
 _COMMON = 10
 
 Ints = NDArray[np.int64]
+_Number = TypeVar("_Number", np.int64, np.uint64)
 
 
 def leak_findings(material: Material, test: Material) -> Iterator[DataFinding]:
@@ -99,9 +100,9 @@ def _passages(material: Material, test: Material) -> dict[int, list[int]]:
         runs = runs.take(~_holds_phrase(runs, n, material, test))
         if not len(runs.hashes):
             continue
-        ours = _runs(corpus, _texts(material), n, han, chinese, np.unique(runs.hashes))
+        ours = _runs(corpus, _texts(material), n, han, chinese, _distinct(runs.hashes))
         kept = np.intersect1d(_uncommon(runs, test), _uncommon(ours, material))
-        runs, ours = runs.take(np.isin(runs.hashes, kept)), ours.take(np.isin(ours.hashes, kept))
+        runs, ours = runs.take(_among(runs.hashes, kept)), ours.take(_among(ours.hashes, kept))
         by_hash: dict[int, set[int]] = {}
         for h, text in zip(runs.hashes.tolist(), runs.texts.tolist(), strict=True):
             by_hash.setdefault(h, set()).add(text)
@@ -117,11 +118,9 @@ def _holds_phrase(runs: _Runs, n: int, material: Material, test: Material) -> ND
     part = n // 2 + 2
     corpus = material.corpus
     parts = _runs(corpus, _texts(test), part)
-    ours = _runs(corpus, _texts(material), part, wanted=np.unique(parts.hashes))
+    ours = _runs(corpus, _texts(material), part, wanted=_distinct(parts.hashes))
     rare_here, rare_there = _uncommon(parts, test), _uncommon(ours, material)
-    common = ~np.isin(parts.hashes, rare_here) | (
-        np.isin(parts.hashes, ours.hashes) & ~np.isin(parts.hashes, rare_there)
-    )
+    common = ~_among(parts.hashes, rare_here) | (_among(parts.hashes, ours.hashes) & ~_among(parts.hashes, rare_there))
     begins = np.zeros(len(corpus.tokens) + 1, dtype=np.int64)
     begins[1 + parts.starts[common]] = 1
     before = np.cumsum(begins)
@@ -147,6 +146,26 @@ def _owners(material: Material) -> dict[int, list[int]]:
         for text in {int(t) for t in texts}:
             owners.setdefault(text, []).append(j)
     return owners
+
+
+def _distinct(values: NDArray[_Number]) -> NDArray[_Number]:
+    """The distinct values, sorted: for millions of them a sort is several times as fast as `numpy.unique`."""
+    ordered = np.sort(values)
+    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered
+
+
+def _among(hashes: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which hashes are among `wanted`; a table of their first 24 bits turns most away before they are looked up."""
+    found = np.zeros(len(hashes), dtype=np.bool_)
+    if not len(wanted) or not len(hashes):
+        return found
+    known = _distinct(wanted)
+    table = np.zeros(1 << 24, dtype=np.bool_)
+    table[known >> np.uint64(40)] = True
+    maybe = np.flatnonzero(table[hashes >> np.uint64(40)])
+    place = np.minimum(np.searchsorted(known, hashes[maybe]), len(known) - 1)
+    found[maybe] = known[place] == hashes[maybe]
+    return found
 
 
 class _Runs(NamedTuple):
@@ -180,7 +199,7 @@ def _runs(
         if cumulative is not None:
             keep = (2 * (cumulative[start + n] - cumulative[start]) >= n) == chinese
         if wanted is not None:
-            keep &= np.isin(chunk.hashes, wanted)
+            keep &= _among(chunk.hashes, wanted)
         parts.append(_Runs(chunk.hashes[keep], text[keep], start[keep]))
     return _Runs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
@@ -193,7 +212,7 @@ def _uncommon(runs: _Runs, material: Material) -> NDArray[np.uint64]:
         first[text], many[text] = min(prompts), len(prompts) > _COMMON
     known, place = np.unique(runs.hashes, return_inverse=True)
     size = len(material.corpus) + 1
-    seen = np.unique(place * size + first[runs.texts]) // size
+    seen = _distinct(place * size + first[runs.texts]) // size
     common = np.bincount(seen, minlength=len(known)) > _COMMON
     common[place[many[runs.texts]]] = True
     result: NDArray[np.uint64] = known[~common]
