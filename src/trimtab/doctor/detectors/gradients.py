@@ -173,7 +173,7 @@ def _finding_of_nan(r: Reading, worst: tuple[int, Series, np.ndarray], scaled: b
     only_inf = bool(np.isinf(series.values[bad]).all())
     healed = bool(np.isfinite(series.values[-1])) and len(bad) >= 20 and not lasting
     severity = CRITICAL if lasting or rows >= max(2, 0.05 * len(bad)) else WARNING
-    if healed and scaled and only_inf:
+    if (healed and scaled and only_inf) or _scale_settles(r, series, bad):
         severity = INFO  # a skipped update of float16's scale finding its level
     finite = series.values[np.isfinite(series.values) & (series.steps < at)]
     before = float(finite[-1]) if len(finite) else None
@@ -197,6 +197,15 @@ def _finding_of_nan(r: Reading, worst: tuple[int, Series, np.ndarray], scaled: b
         ruled_out=[ruled_out("nan-inf", "scale"), ruled_out("nan-inf", "mean")],
         source="catalog D12, 0.4, 0.6",
     )
+
+
+def _scale_settles(r: Reading, series: Series, bad: np.ndarray) -> bool:
+    """Gradients that overflow among the first steps only, while every loss is finite: these updates are skipped."""
+    if not series.key.endswith("gradient_norm") or len(bad) < 20:
+        return False
+    losses = [s for key in _VITAL if "loss" in key and (s := r.log.get(key)) is not None]
+    begin = max(20, len(bad) // 20)
+    return not bad[min(begin, len(bad) // 2) :].any() and all(bool(np.isfinite(s.values).all()) for s in losses)
 
 
 def _scale_at_floor(r: Reading) -> Finding | None:

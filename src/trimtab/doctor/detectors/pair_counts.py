@@ -101,10 +101,11 @@ def triads(compared: Comparisons) -> Triads:
 
 
 def duplicates(pairs: PairTable) -> float:
-    """Share of pairs that repeat an earlier one, up to case and punctuation."""
+    """Share of pairs that repeat an earlier one, up to case and punctuation; labels of several people are no repeats."""
+    by = pairs.annotator
     keys = {
-        (normalised(p), normalised(a), normalised(b))
-        for p, a, b in zip(pairs.prompt, pairs.chosen, pairs.rejected, strict=True)
+        (normalised(p), normalised(a), normalised(b), by.of(i) if by is not None else None)
+        for i, (p, a, b) in enumerate(zip(pairs.prompt, pairs.chosen, pairs.rejected, strict=True))
     }
     return 1 - len(keys) / len(pairs)
 

@@ -28,6 +28,8 @@ __all__ = ["RULES"]
 
 _PM = frozenset({Stage.PREFERENCE_MODEL})
 _LN2 = log(2)
+_FIRM_FALL = 0.06
+"""Fall of held-out accuracy that 400 held-out pairs show by chance once in a hundred."""
 
 
 def _begun(r: Reading, track: Track) -> bool:
@@ -141,6 +143,9 @@ def _overfit(r: Reading) -> Iterator[Finding | NotDiagnosable]:
                 )
             )
             at = held_loss.step(bottom)
+    # held-out loss is the finer measure: while it still falls, a small fall of accuracy is that of a few pairs
+    if accuracy_fell and held is not None and held_loss is not None and _still_low(held_loss):
+        accuracy_fell = float(held.values.max() - held.values[-1]) > _FIRM_FALL
     if held is not None and accuracy_fell and loss is not None and loss.late < loss.early:
         best = int(np.argmax(held.values))
         told.append(
@@ -157,6 +162,12 @@ def _overfit(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if not told:
         return
     yield logged(id, WARNING, at, told, ruled_out=[ruled_out(id, "logged-confident")], source="catalog B2")
+
+
+def _still_low(held_loss: Track) -> bool:
+    """Whether the held-out loss ends near the least that it has been."""
+    low = float(held_loss.values.min())
+    return len(held_loss) >= 4 and float(held_loss.values[-1]) - low < max(0.01, 2 * held_loss.noise)
 
 
 def _error(held: Track) -> float:

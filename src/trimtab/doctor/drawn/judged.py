@@ -175,12 +175,12 @@ def pairs(
         chosen, rejected = texts if rng.random() < longer else texts[::-1]
         topic = _TOPICS[at % len(_TOPICS)]
         rows.append({"prompt": f"question {at}: tell me about {topic} {at * 7 % 101}", "chosen": chosen,
-                     "rejected": rejected})  # fmt: skip
+                     "rejected": rejected, "annotator": "a"})  # fmt: skip
     for row in rows[:labeled_twice]:
         turned = rng.random() < contrary
         rows.append(
             {"prompt": row["prompt"], "chosen": row["rejected" if turned else "chosen"],
-             "rejected": row["chosen" if turned else "rejected"]}
+             "rejected": row["chosen" if turned else "rejected"], "annotator": "b"}
         )  # fmt: skip
     return rows
 

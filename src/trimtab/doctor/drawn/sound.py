@@ -167,7 +167,7 @@ def ppo(rng: Generator, kind: str = "plain", rows: int | None = None) -> Drawn:
         rng, kind if kind in ("slow-start", "sharp", "warm-up", "noisy", "half-precision", "brief") else "plain", n
     )
     curves = {
-        k: v for k, v in base.curves.items() if not k.startswith(("group/", "score/", "advantage/", "kl/", "eval/"))
+        k: v for k, v in base.curves.items() if not k.startswith(("group/", "score/", "advantage/", "kl/reference", "kl/beta", "eval/"))
     }
     way = _progress(rng, n, kind)
     scale = float(np.exp(rng.uniform(np.log(0.3), np.log(4))))

@@ -67,10 +67,14 @@ def _file(path: Path, mapping: Mapping[str, str]) -> list[Material]:
     text = source.head.decode(source.encoding, "replace").lstrip("\ufeff \t\r\n\x00")
     if not text:
         raise no_log(str(path), "is empty", _TRIED)
+    nothing: list[Material] = []
     for attempt in _attempts(text):
         found = attempt(source, mapping)
-        if found:
+        if any(not isinstance(material, Log) or material.series for material in found):
             return found
+        nothing = nothing or found  # a form that fits but says nothing: another one may fit better
+    if nothing:
+        return nothing
     raise no_log(str(path), "holds nothing that is known here", _TRIED)
 
 
