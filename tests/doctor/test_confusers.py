@@ -229,3 +229,58 @@ def test_the_measure_has_to_fall_while_the_score_is_higher() -> None:
 def test_a_k3_below_zero_is_no_negative_kl() -> None:
     log = drawn.log({"kl/reference": np.full(30, -2.0)}, estimators={"kl/reference": Estimator.K3})
     assert "negative-kl" not in {f.id for f in diagnose_materials([log]).findings}
+
+
+def alarms(log: Log) -> set[str]:
+    return {f.id for f in diagnose_materials([log]).findings if f.severity.loud}
+
+
+def test_a_start_near_zero_entropy_is_no_collapse_even_where_the_score_is_flat() -> None:
+    flat = 0.3 + 0.03 * rng(0).standard_normal(N)
+    assert "entropy-collapse" not in alarms(grpo(0, policy__entropy=0.04 * np.exp(-3 * T), score__mean=flat))
+    assert "entropy-collapse" in alarms(grpo(0, policy__entropy=0.9 * np.exp(-6 * T), score__mean=flat))
+
+
+def test_a_score_at_its_ceiling_may_stay_there_while_entropy_vanishes() -> None:
+    score = 0.3 + 0.68 * drawn.rise(N, 0, 1, 0.03) + 0.005 * rng(0).standard_normal(N)
+    entropy = 1.2 * np.exp(-6 * np.clip((T - 0.4) / 0.3, 0, 1))
+    assert "entropy-collapse" not in alarms(grpo(0, policy__entropy=entropy, score__mean=score, score__max=np.ones(N)))
+    # the same with better responses in every batch: it has stopped half-way
+    assert "entropy-collapse" in alarms(
+        grpo(0, policy__entropy=entropy, score__mean=0.5 * score, score__max=np.ones(N))
+    )
+
+
+def test_large_gradients_of_the_first_steps_are_none_of_the_run() -> None:
+    g = drawn.positive(1.0, rng(0), N, 0.2)
+    g[5:10] = [4000, 900, 3000, 900, 2000]
+    assert "exploding-gradients" not in alarms(grpo(0, policy__gradient_norm=g))
+    g[60:65] = [4000, 900, 3000, 900, 2000]
+    assert "exploding-gradients" in alarms(grpo(0, policy__gradient_norm=g))
+
+
+def wander(seed: int) -> np.ndarray:
+    out = np.zeros(N)
+    steps = rng(seed).standard_normal(N)
+    for i in range(1, N):
+        out[i] = 0.9 * out[i - 1] + steps[i]
+    return out
+
+
+def test_a_slow_wander_is_no_oscillation() -> None:
+    """Correlated noise alone now and then has a rhythm by chance; about a score that rises it has none."""
+    assert sum("oscillating" in alarms(grpo(s, score__mean=0.5 + 0.02 * wander(s))) for s in range(60)) <= 4
+    rising = 0.2 + 0.6 * drawn.rise(N, 0, 1, 0.25)
+    assert not [s for s in range(40) if "oscillating" in alarms(grpo(s, score__mean=rising + 0.02 * wander(s)))]
+
+
+def test_collapses_that_are_won_back_are_an_oscillation_without_a_period() -> None:
+    saw = np.concatenate([np.linspace(0.3, 0.8, length) for length in (31, 22, 45, 38, 27, 37)])
+    assert "oscillating" in alarms(grpo(0, score__mean=saw + 0.03 * rng(0).standard_normal(N)))
+
+
+def test_a_score_that_keeps_most_of_what_it_won_is_not_decreasing() -> None:
+    score = np.interp(np.arange(N), [0, 90, 120, N], [0.2, 0.8, 0.65, 0.65]) + 0.01 * rng(0).standard_normal(N)
+    assert "reward-decreasing" not in alarms(grpo(0, score__mean=score))
+    lost = np.interp(np.arange(N), [0, 90, 120, N], [0.2, 0.8, 0.4, 0.4]) + 0.01 * rng(0).standard_normal(N)
+    assert "reward-decreasing" in alarms(grpo(0, score__mean=lost))

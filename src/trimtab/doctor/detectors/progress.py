@@ -13,7 +13,6 @@ from trimtab.doctor import trends
 from trimtab.doctor.detectors.reading import Reading, Track
 from trimtab.doctor.detectors.rule import (
     CRITICAL,
-    INFO,
     POLICY,
     WARNING,
     Rule,
@@ -221,13 +220,15 @@ def _oscillating(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     deep = [d for d in falls if d.recovered]
     if len(deep) < 3:
         return
-    if _beat(track) < 0.4:
-        return  # falls without any rhythm are what correlated noise and a slow wander look like
     depth = float(np.median([d.depth for d in deep]))
+    beat = _beat(track)
+    # what correlated noise and a slow wander lack: one period that carries most of it, or falls that are all deep
+    alike = len(deep) >= 4 and depth > 0.85 * span and min(d.depth for d in deep) > 0.6 * span and beat > 0.2
+    if beat < 0.45 and not alike:
+        return
     told = figure("swings", track, value=depth, depth=depth, count=len(deep), span=span)
     out = [ruled_out(id, "noise", noise=trends.noise(track.values)), ruled_out(id, "wander")]
-    severity = WARNING if depth > 0.3 * span else INFO
-    yield finding(id, severity, track.step(deep[0].peak), [told], ruled_out=out, source="catalog D16")
+    yield finding(id, WARNING, track.step(deep[0].peak), [told], ruled_out=out, source="catalog D16")
 
 
 RULES = (
