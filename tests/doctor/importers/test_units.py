@@ -213,7 +213,11 @@ def test_every_mark_is_known_to_its_dialect_or_counts_steps() -> None:
         for mark in dialect.marks:
             for name in mark:
                 short = name.removeprefix("eval_").removeprefix("eval/")
-                known = any(dialect.meaning(n) is not None for n in (name, short)) or name == "total_steps"
+                known = any(dialect.meaning(n) is not None for n in (name, short)) or name in (
+                    "total_steps",
+                    "actor/*",
+                    "rewards/*",
+                )
                 assert known, f"{dialect.name}: {name}"
 
 
@@ -297,3 +301,51 @@ def test_every_series_has_a_unit_that_fits_its_quantity(form: Any, tmp_path: Pat
             assert known is not None, key
             assert series.unit in (known.unit, Unit.UNKNOWN), key
             assert not np.any(np.diff(series.steps) <= 0)
+
+
+# logs of no known framework
+
+
+def test_beside_a_score_the_reward_is_what_the_penalty_left(tmp_path: Path) -> None:
+    for columns in ({"mean_score": 2.0, "mean_reward": 1.5}, {"mean_reward": 1.5, "mean_score": 2.0}):
+        log = _log(tmp_path, _rows(policy_loss=0.1, **columns))
+        assert log.series["score/mean"].values.tolist() == [2.0] * 4
+        assert log.series["reward/mean"].values.tolist() == [1.5] * 4
+
+
+def test_one_named_reward_is_the_score(tmp_path: Path) -> None:
+    log = _log(tmp_path, _rows(policy_loss=0.1, proxy_reward=2.0, gold_reward=0.5))
+    assert log.series["score/mean"].name == "proxy_reward"
+    assert log.series["gold/mean"].name == "gold_reward"
+
+
+_STAGES = {
+    "pm": {"loss": 0.6, "val_loss": 0.6, "train_acc": 0.7, "val_acc": 0.6},
+    "policy": {"loss": 0.6, "reward": 0.5, "accuracy": 0.7},
+    "unknown": {"loss": 0.6, "lr": 1e-5},
+    "direct": {"loss": 0.6, "logp_chosen": -50.0, "logp_rejected": -60.0, "acc": 0.7},
+}
+
+
+@pytest.mark.parametrize("stage", _STAGES)
+def test_the_stage_of_an_unknown_log(stage: str, tmp_path: Path) -> None:
+    log = _log(tmp_path, _rows(**_STAGES[stage]))
+    assert (log.framework, log.stage.value) == ("unknown", stage)
+    if stage == "pm":
+        assert set(log.series) == {"loss/train", "loss/validation", "accuracy/train", "accuracy/validation"}
+
+
+def test_beta_follows_from_the_penalty_and_the_kl(tmp_path: Path) -> None:
+    columns = {"objective/kl": 8.0, "objective/non_score_reward": -0.4, "objective/rlhf_reward": 0.1}
+    beta = _log(tmp_path, _rows(**columns)).series["kl/beta"]
+    assert beta.values.tolist() == [0.05] * 4
+    assert beta.unit is Unit.ONE
+    assert beta.derived
+
+
+def test_excerpts_with_few_names_are_recognised(tmp_path: Path) -> None:
+    for columns, framework in (
+        ({"rewards/accuracy_reward": 0.1, "kl": 0.01}, "trl"), ({"completion_length": 50.0, "kl": 0.1}, "trl"),
+        ({"actor/kl_coef": 0.1}, "verl"), ({"rewards_train/chosen": 0.1, "loss/train": 0.6}, "dpo"),
+    ):  # fmt: skip
+        assert _log(tmp_path, _rows(**columns)).framework == framework

@@ -30,6 +30,7 @@ _PLANNED = (
     "num_total_steps",
 )
 _MOST_PER_TOKEN = 13.0  # nats: the logarithm of a vocabulary of 400,000
+_LEAST_KL = 1e-3  # nats: below, the quotient that gives beta is noise
 _MINIBATCH = ("minibatch", "mini_batch", "minibatch_idx", "mini_batch_idx")
 
 
@@ -149,9 +150,32 @@ def _assign(
             key = meaning.key
             if key in found and _is_held_out(name) != _is_held_out(found[key].name):
                 key = f"held_out/{key}" if _is_held_out(name) else key
+            if key == "score/mean" and dialect.framework == "unknown" and key in found:
+                key = _of_two_rewards(name, found)
             if key not in found or rank < found[key].rank:
                 found[key] = _Found(name, column, meaning, rank)
+    if dialect.framework == "unknown":
+        _promote_component(found)
     return found, unmapped, {k: n for k, n in unknown.items() if k not in found}
+
+
+def _of_two_rewards(name: str, found: dict[str, _Found]) -> str:
+    """The key of a second mean reward: beside a `score` the `reward` is what is left after the KL penalty."""
+    first = found["score/mean"]
+    if "score" in normal(name) and "score" not in normal(first.name):
+        found["reward/mean"] = replace(first, meaning=to("reward/mean"))
+        del found["score/mean"]
+        return "score/mean"
+    return "reward/mean" if "score" in normal(first.name) and "score" not in normal(name) else "score/mean"
+
+
+def _promote_component(found: dict[str, _Found]) -> None:
+    """A log with one named reward and no other, or with nothing but a judge's score, means that by the score."""
+    reserved = ("score/mean", "score/std", "score/min", "score/max", "score/group_std")
+    parts = [key for key in found if key.startswith("score/") and key not in reserved]
+    parts = parts or [key for key in found if key.startswith("eval/judge_")]
+    if "score/mean" not in found and len(parts) == 1:
+        found["score/mean"] = replace(found.pop(parts[0]), meaning=to("score/mean"))
 
 
 def _is_held_out(name: str) -> bool:
@@ -228,6 +252,21 @@ def _derive(series: dict[str, Series]) -> None:
             values=1.0 - finished.values,
             derived=f"1 minus {finished.name}",
         )
+    penalty, kl = series.get("reward/penalty"), series.get("kl/reference")
+    if (
+        penalty is not None
+        and kl is not None
+        and "kl/beta" not in series
+        and penalty.unit is Unit.REWARD
+        and not kl.derived
+    ):
+        common, a, b = np.intersect1d(penalty.steps, kl.steps, assume_unique=True, return_indices=True)
+        usable = np.abs(kl.values[b]) > _LEAST_KL
+        if usable.any():
+            series["kl/beta"] = replace(
+                kl, key="kl/beta", steps=common[usable], values=-penalty.values[a][usable] / kl.values[b][usable],
+                unit=Unit.ONE, estimator=Estimator.NONE, derived=f"minus {penalty.name} / {kl.name}",
+            )  # fmt: skip
     count, size = series.get("response/eos_count"), series.get("batch/size")
     if count is not None and size is not None and "response/eos_fraction" not in series:
         common, a, b = np.intersect1d(count.steps, size.steps, return_indices=True)

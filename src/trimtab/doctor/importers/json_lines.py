@@ -41,12 +41,15 @@ def read_json_lines(source: Source) -> Table:
     other = _start_worker(source.path, middle) if middle < source.size else None
     if other is None:
         return _read(source, 0, None).table()
+    rest = None
     try:
         builder = _read(source, 0, middle)
         rest = _collect(other, builder.format)
     finally:
-        if other.poll() is None:
+        if rest is None:
             other.kill()
+        if other.stdout is not None:
+            other.stdout.close()
         other.wait()
     builder.append(rest if rest is not None else _read(source, middle, None).table())
     return builder.table()

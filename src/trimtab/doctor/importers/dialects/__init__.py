@@ -32,6 +32,7 @@ def recognise(names: frozenset[str], hint: str = "") -> Dialect:
         return BY_NAME[hint]
     stripped = frozenset(bare(n) for n in names)
     both = names | stripped | frozenset(generic.normal(n) for n in names)
+    both |= {family for n in stripped if (family := _family(n))}
     best: tuple[int, int, Dialect] | None = None
     for dialect in _ALL:
         if not dialect.speaks(both):
@@ -43,20 +44,37 @@ def recognise(names: frozenset[str], hint: str = "") -> Dialect:
     if best is not None:
         return best[2]
     return max(
-        (generic.PLAIN, generic.PLAIN_DIRECT, generic.PAIRS, generic.SUPERVISED),
+        (generic.PLAIN, generic.SUPERVISED, generic.PAIRS, generic.PLAIN_DIRECT),
         key=lambda d: sum(_weight(d, n) for n in both),
     )
 
 
+def _family(name: str) -> str:
+    """A stand-in for the members of a family that give a framework away, for the marks of dialects."""
+    if name.startswith("rewards/") and name not in _DIRECT_REWARDS:
+        return "rewards/*"
+    return "actor/*" if name.startswith("actor/") else ""
+
+
+_DIRECT_REWARDS = frozenset(f"rewards/{n}" for n in ("chosen", "rejected", "margins", "accuracies"))
+
+
 def _weight(dialect: Dialect, name: str) -> float:
+    """How much a name speaks for a stage; `loss`, a rate and an accuracy are found in all of them."""
     meaning = dialect.meaning(name)
     if meaning is None or not meaning.key:
         return 0
-    return 0.25 if meaning.key.endswith(("gradient_norm", "learning_rate")) else 1
+    if meaning.key.endswith(("gradient_norm", "learning_rate")):
+        return 0.25
+    if meaning.key == "policy/loss" and name == "loss":
+        return 0.5
+    return {"accuracy/train": 0.75, "dpo/accuracy": 0.5, "score/mean": 1.5}.get(meaning.key, 1)
 
 
 def meaning_of(name: str, dialect: Dialect) -> Meaning | None:
     """What `name` stands for in a log of this dialect; None: nobody knows."""
+    if dialect.framework == "unknown" and (found := generic.independent(generic.normal(name))) is not None:
+        return found
     for form in dict.fromkeys((name, bare(name), generic.normal(name))):
         found = dialect.meaning(form)
         if found is not None:

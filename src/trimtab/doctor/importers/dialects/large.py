@@ -16,7 +16,7 @@ _VERL = Dialect(
         for name in (
             "actor/pg_loss", "actor/ppo_kl", "actor/pg_clipfrac", "critic/score/mean", "critic/rewards/mean",
             "actor/reward_kl_penalty", "actor/kl_loss", "response_length/clip_ratio", "critic/vf_loss", "actor/entropy",
-            "actor/entropy_loss", "critic/advantages/mean", "training/rollout_probs_diff_mean",
+            "actor/entropy_loss", "critic/advantages/mean", "training/rollout_probs_diff_mean", "actor/*",
         )
     ),
     {

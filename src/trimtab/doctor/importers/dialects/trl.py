@@ -199,7 +199,8 @@ _GROUP_MARKS = (
     frozenset({"reward", "reward_std"}), frozenset({"reward", "completion_length"}),
     frozenset({"frac_reward_zero_std"}),
     frozenset({"reward", "completions/mean_length"}), frozenset({"completions/clipped_ratio"}),
-    frozenset({"completions/mean_length", "kl"}),
+    frozenset({"completions/mean_length", "kl"}), frozenset({"completion_length", "kl"}),
+    frozenset({"rewards/*", "reward"}), frozenset({"rewards/*", "kl"}), frozenset({"rewards/*", "grad_norm"}),
 )  # fmt: skip
 _NO_GROUP = frozenset({"policy/approxkl_avg", "objective/kl", "total_steps", "rlhf_reward"})
 
@@ -333,7 +334,21 @@ _ROLL = Dialect(
     {"ratio": to("policy/ratio_mean"), "epoch": ignore(), "minibatch": ignore()},
 )
 
+_REFERENCE_DPO = Dialect(
+    "dpo-reference", "dpo", Stage.DIRECT, "dpo",
+    (frozenset({"rewards_train/chosen"}), frozenset({"rewards_train/margins"}), frozenset({"logps_train/chosen"})),
+    {
+        "loss/train": to("loss/train"), "loss/eval": to("loss/validation"), "grad_norm": to("gradient_norm"),
+        "rewards_train/chosen": to("dpo/chosen_reward"), "rewards_train/rejected": to("dpo/rejected_reward"),
+        "rewards_train/margins": to("dpo/margin"), "rewards_train/accuracies": to("dpo/accuracy"),
+        "rewards_eval/accuracies": to("accuracy/validation"), "logps_train/chosen": to("dpo/chosen_logprob"),
+        "logps_train/rejected": to("dpo/rejected_logprob"), "rewards_train/KL": to("kto/kl"),
+    },
+    ((r"(?:rewards|logps)_eval/.*|counters/.*|examples_per_second|grad_norm_.*", ignore()),),
+    steps=("counters/updates", "counters/examples"),
+)  # fmt: skip
+
 DIALECTS = (
-    _PPO_NEW, _PPO_OLD, _PORTS, _ONLINE_DPO, _SWIFT_GRPO, _GRPO, _KTO, _DPO, _REWARD, _SFT, _FACTORY_PPO, _FACTORY,
-    _PPO_SAVED, _TRAINER, _ROLL,
+    _REFERENCE_DPO, _PPO_NEW, _PPO_OLD, _PORTS, _ONLINE_DPO, _SWIFT_GRPO, _GRPO, _KTO, _DPO, _REWARD, _SFT,
+    _FACTORY_PPO, _FACTORY, _PPO_SAVED, _TRAINER, _ROLL,
 )  # fmt: skip
