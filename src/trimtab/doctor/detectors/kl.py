@@ -193,7 +193,12 @@ def _not_moving(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         if _at_zero(update, 1e-6):
             still = update
     else:
-        yield unchecked(r, id, "kl/reference_per_token", "kl/reference")
+        short = token or sequence
+        yield (
+            too_short(r, id, *_KEYS)
+            if short is not None
+            else unchecked(r, id, "kl/reference_per_token", "kl/reference")
+        )
         return
     p = progress(r)
     if still is None or p is None or p.improved:
@@ -216,6 +221,9 @@ def _over_constrained(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     id = "over-constrained"
     kl, spread, p = r.trending("kl/reference"), r.track("score/std"), progress(r)
     beta = r.track("kl/beta")
+    if (kl is None and r.track("kl/reference") is not None) or (p is None and r.score is not None):
+        yield too_short(r, id, "kl/reference" if kl is None else "score/mean", "reward/mean")
+        return
     if kl is None or spread is None or p is None or r.beta is None:
         yield unchecked(r, id, "kl/beta" if r.beta is None else "score/std" if spread is None else "kl/reference")
         return

@@ -213,6 +213,7 @@ def _style(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     family = {k: t for k in r.log.family("style/") if (t := r.track(k)) is not None}
     if not family:
         yield unchecked(r, "style-exploitation", "style/<name>")
+        yield unchecked(r, "sycophancy", "style/sycophancy")
         return
     p = progress(r)
     for key, track in sorted(family.items()):
@@ -224,7 +225,7 @@ def _style(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         doubled = track.late > 2 * track.start + 1e-9 and rise > max(4 * error, 0.01)
         if id == "sycophancy":
             doubled = rise > max(0.1, 3 * error)
-        if not doubled or not track.trend.rises:
+        if not doubled or not (track.trend.rises or rise > 5 * error):
             continue
         told = [ends(track)]
         bought = p is None or p.improved
