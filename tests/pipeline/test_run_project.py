@@ -277,3 +277,33 @@ def test_a_directory_that_is_no_project(tmp_path):
     with pytest.raises(TrimtabError, match=r"no trimtab\.toml here") as caught:
         Project.open(tmp_path)
     assert "trimtab init" in caught.value.hint
+
+
+def test_pairs_of_people_are_mixed_in_with_their_weight_and_measured_apart(project, monkeypatch):
+    label = project / "runs" / "main" / "artifacts" / "label" / "pairs.jsonl"
+    rows = [json.loads(line) for line in label.read_text().splitlines()]
+    people = [{"prompt": row["prompt"], "chosen": row["rejected"], "rejected": row["chosen"]} for row in rows]
+    (project / "people.jsonl").write_text("".join(json.dumps(row) + "\n" for row in people))
+    changes = ("preference.human='people.jsonl'", "preference.human_weight=3")
+    assert wanted(project, *changes) == ["pm", "ppo", "eval", "report"]
+    assert wanted(project, "preference.human_weight=3") == []  # a weight without pairs changes nothing
+
+    trained_on = []
+    train = work.preference.train
+    monkeypatch.setattr(
+        work.preference, "train", lambda config, base, codec, pairs, **rest: train(
+            config, base, codec, trained_on.append(pairs) or pairs, **rest
+        ),
+    )  # fmt: skip
+    run_stage(Project.open(project, [*SMALL, *changes]), "pm")
+    (pairs,) = trained_on
+    assert [pair.weight for pair in pairs] == [1.0] * len(rows) + [3.0] * len(people)
+    assert len({pair.id for pair in pairs}) == len(pairs)
+    assert {pair.extra.get("labeled_by") for pair in pairs[len(rows) :]} == {"human"}
+    result = json.loads((project / "runs/main/artifacts/pm/result.json").read_text())
+    assert result["human_pairs"] == len(people)
+    assert result["human_held_out"]["pairs"] == result["pairs"] / 2  # both judged the same prompts
+
+    (project / "people.jsonl").write_text("{}\n")
+    with pytest.raises(TrimtabError, match=r"people\.jsonl"):
+        run_project(Project.open(project, [*SMALL, *changes]))

@@ -13,6 +13,7 @@ __all__ = ["EXTRAS", "as_trimtab_error", "report"]
 
 EXTRAS = {
     "gguf": "train",
+    "pyarrow": "parquet",
     "jaxtyping": "train",
     "safetensors": "train",
     "tokenizers": "train",

@@ -306,6 +306,11 @@ class PreferenceConfig(Section):
     """Train on the judge's probabilities; false: on its decisions."""
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.15
     """Share of the prompts whose pairs are held out to measure accuracy and calibration."""
+    human: str | None = None
+    """Pairs labeled by people, in any form that `trimtab data convert` reads, trained on beside the judge's; those of
+    them that are held out are measured by themselves, too."""
+    human_weight: Positive = 1.0
+    """Weight of each human pair in training, against 1 for a pair that the judge labeled."""
     max_tokens: Count = 512
     """Longest prompt with response in tokens; a longer pair is an error that names it."""
     checkpoint_every: Count = 200

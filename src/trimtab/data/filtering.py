@@ -18,7 +18,7 @@ from trimtab.data.check.material import Material
 from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
 
-__all__ = ["ALIASES", "DROPPABLE", "Filtered", "drop_kinds", "filter_pairs"]
+__all__ = ["ALIASES", "DROPPABLE", "Filtered", "as_human", "drop_kinds", "filter_pairs"]
 
 DROPPABLE = (
     "duplicates",
@@ -143,7 +143,7 @@ def filter_pairs(
         kept = _without(kept, kinds, found, result)
     if balance_length:
         kept = _balanced(kept, result, seed)
-    result.pairs = [*kept, *_weighted(human, weight, {p.id for p in pairs})]
+    result.pairs = [*kept, *as_human(human, weight, {p.id for p in pairs})]
     return result
 
 
@@ -233,7 +233,12 @@ def _balanced(pairs: list[Pair], result: Filtered, seed: int) -> list[Pair]:
     return [pair for i, pair in enumerate(pairs) if i not in gone]
 
 
-def _weighted(human: Sequence[Pair], weight: float, taken: set[str]) -> list[Pair]:
+def as_human(human: Sequence[Pair], weight: float, taken: set[str]) -> list[Pair]:
+    """Pairs labeled by people, with this weight in training, to be mixed with pairs of the ids `taken`.
+
+    Raises:
+        TrimtabError: a weight out of range, or an id that cannot be made different from those taken.
+    """
     if not (0 <= weight < float("inf")):
         raise TrimtabError(ErrorKind.USAGE, f"--weight {weight} is out of range", "a number from 0 on")
     mixed = []

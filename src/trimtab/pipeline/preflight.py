@@ -99,6 +99,8 @@ def _check_files(
         _ = project.demonstrations
     if {"sample", "label"} & set(stages):
         _ = project.constitution
+    if "pm" in stages:
+        _ = project.human_pairs
     drafts = config.sft.max_new_tokens if "sft" in stages and config.sft.source == "constitution" else 0
     longest = {
         config.prompts.train: max(config.sample.max_new_tokens, config.ppo.max_new_tokens, drafts),

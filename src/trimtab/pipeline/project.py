@@ -11,8 +11,9 @@ from trimtab.config.load import Resolved, load_config
 from trimtab.config.schema import Config
 from trimtab.constitution import Constitution, load_constitution
 from trimtab.data.demonstrations import Demonstration, read_demonstrations
+from trimtab.data.pairs import read_pairs
 from trimtab.data.prompts import read_prompts
-from trimtab.data.records import Prompt
+from trimtab.data.records import Pair, Prompt
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.runs.files import file_hash
 
@@ -76,6 +77,12 @@ class Project:
     def demonstrations(self) -> list[Demonstration]:
         data = self.config.sft.data
         return read_demonstrations(self.file(data)) if data else []
+
+    @cached_property
+    def human_pairs(self) -> list[Pair]:
+        """Pairs labeled by people, as they stand in their file."""
+        name = self.config.preference.human
+        return read_pairs(self.file(name)) if name else []
 
     @property
     def fine_tunes(self) -> bool:

@@ -115,7 +115,10 @@ def _label(project: Project) -> Any:
 
 
 def _pm(project: Project) -> Any:
-    return project.config.preference.model_dump()
+    config = project.config.preference
+    if config.human is None:
+        return config.model_dump(exclude={"human", "human_weight"})
+    return {"preference": config.model_dump(), "human": project.input_hash(config.human)}
 
 
 def _ppo(project: Project) -> Any:

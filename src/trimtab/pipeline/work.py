@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab import ppo, preference, sampling, sft
+from trimtab.data.filtering import as_human
 from trimtab.data.pairs import candidate_record, read_candidates, read_pairs, write_candidates, write_pairs
 from trimtab.evaluation import win_rate
 from trimtab.pipeline.build import Workshop
@@ -91,6 +92,8 @@ def run_pm(shop: Workshop) -> Result:
     config = shop.project.config
     base, codec = shop.reference()
     pairs = read_pairs(shop.run.artifact("label") / "pairs.jsonl")
+    human = as_human(shop.project.human_pairs, config.preference.human_weight, {pair.id for pair in pairs})
+    pairs += human
     model = preference.train(
         config.preference, base, codec, pairs, run=shop.run, seed=config.project.seed, precision=shop.precision
     )
@@ -99,7 +102,14 @@ def run_pm(shop: Workshop) -> Result:
     directory = shop.run.artifact("pm")
     model.save(directory / "model", held_out_accuracy=metrics.accuracy.mean)
     write_pairs(directory / "held_out.jsonl", held_out)
-    return {"training_pairs": len(training), **metrics.as_dict()}
+    people = {pair.id for pair in human}
+    of_people = [pair for pair in held_out if pair.id in people]
+    apart = preference.evaluate(model, of_people, seed=config.project.seed).as_dict() if of_people else None
+    return {
+        "training_pairs": len(training),
+        **metrics.as_dict(),
+        **({"human_pairs": len(human), "human_held_out": apart} if human else {}),
+    }
 
 
 def run_ppo(shop: Workshop) -> Result:

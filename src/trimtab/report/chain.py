@@ -159,12 +159,17 @@ def _pm(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
         text = f"Orders {known} of{on} held-out pairs as labeled."
         if accuracy.known and not accuracy.above(0.5):
             text += " That cannot be told from guessing."
+    people = figure_of((result.get("human_held_out") or {}).get("accuracy"))
+    if people is not None:
+        known = with_interval(people.value, people.low, people.high, percent=True)
+        text += f" Of {people.n} that people labeled: {known}."
     return text, [
         ("calibration error (ECE)", _figure(result.get("ece"))),
         ("Brier score (guessing: .25)", _figure(result.get("brier"))),
         ("log loss (guessing: .693)", _figure(result.get("log_loss"))),
         ("“the longer wins” would get", _share(result.get("length_accuracy"))),
         ("pairs trained on", _count(result.get("training_pairs"))),
+        ("pairs of people, held-out ones included", _count(result.get("human_pairs"))),
     ]
 
 
