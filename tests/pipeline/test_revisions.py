@@ -259,6 +259,8 @@ def test_the_comparison_with_drafts_by_hand():
     assert found["pairs"] == 3
     assert found["revision_preferred"]["mean"] == pytest.approx((1 + 0.5 + 0) / 3)
     assert found["difference"]["mean"] == pytest.approx(0.4 / 3)
+    alone = revisions.compare_with_drafts(sifted[:1], lambda pairs: [0.5])
+    assert alone["difference"] == {"mean": 0.5, "low": None, "high": None}
     assert revisions.compare_with_drafts(sifted, lambda pairs: [None] * len(pairs)) == {"pairs": 0}
     assert revisions.compare_with_drafts([], lambda pairs: []) == {"pairs": 0}
 

@@ -6,6 +6,7 @@ is trained on, in the form of demonstrations).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ from trimtab.sampling.transcripts import (
     transcript_record,
     write_transcripts,
 )
-from trimtab.stats.intervals import bootstrap_mean
+from trimtab.stats.intervals import Interval, bootstrap_mean
 
 __all__ = ["compare_with_drafts", "revise"]
 
@@ -117,9 +118,15 @@ def compare_with_drafts(sifted: Sequence[Sifted], ask: Ask, resamples: int = 200
     change = bootstrap_mean(differences, groups, resamples)
     return {
         "pairs": len(answers),
-        "revision_preferred": {"mean": wins.mean, "low": wins.low, "high": wins.high},
-        "difference": {"mean": change.mean, "low": change.low, "high": change.high},
+        "revision_preferred": _estimate(wins),
+        "difference": _estimate(change),
     }
+
+
+def _estimate(interval: Interval) -> dict[str, float | None]:
+    """For JSON: one prompt has no interval."""
+    found = {"mean": interval.mean, "low": interval.low, "high": interval.high}
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 
 def _by_score(measure: Any) -> Ask:
