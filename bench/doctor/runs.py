@@ -108,7 +108,7 @@ def faults(seeds: int, rival: bool) -> Iterator[Case]:
         for i in range(seeds):
             rng = seed_of("fault", id, i)
             kind = kinds[i % len(kinds)]
-            able_here = dresses_for(kind, fault.signals)
+            able_here = [d for d in dresses_for(kind, fault.signals) if d not in fault.not_in]
             dress = able_here[(i // len(kinds)) % len(able_here)]
             strength, onset = rng.uniform(0.4, 1.0), rng.uniform(0.25, 0.65)
             run, at = faulty(id, rng, strength=strength, onset=onset, kind=kind)
@@ -178,7 +178,8 @@ def invariance(seeds: int) -> Iterator[tuple[str, str, tuple[str, str | None], t
             runs.append((f"{id}/{i}", id, run))
     for name, id, run in runs:
         signals = FAULTS[id].signals if id else ()
-        own = [d for d in dresses_for(run.kind, signals) if d != "trimtab"]
+        barred = ("trimtab", *(FAULTS[id].not_in if id else ()))
+        own = [d for d in dresses_for(run.kind, signals) if d not in barred]
         if not own:
             continue
         dress = own[zlib.crc32(name.encode()) % len(own)]
@@ -190,7 +191,7 @@ def invariance(seeds: int) -> Iterator[tuple[str, str, tuple[str, str | None], t
                 yield f"reward x{scale:g}{shift:+g}", name, first, _told(run.rescaled(scale, shift), dress)
         yield "extra columns", name, first, _with_extras(run, dress)
         for one, two in _COMMON:
-            if all(able(DRESSES[d], run.kind, signals) for d in (one, two)):
+            if not {one, two} & set(barred) and all(able(DRESSES[d], run.kind, signals) for d in (one, two)):
                 both = _only(run, DRESSES[one], DRESSES[two])
                 yield f"{one} as {two}", name, _told(both, one), _told(both, two)
 

@@ -61,9 +61,11 @@ def test_a_lost_vote_is_not_a_lost_label_but_a_lost_order_is() -> None:
     assert aggregate("p", order_lost).outcome is Outcome.UNPARSED
 
 
-@pytest.mark.parametrize(("answered", "usable"), [(1, False), (2, True), (3, True)])
-def test_most_judges_must_have_answered(answered: int, usable: bool) -> None:
-    cast = [Vote(identity(f"j{i}"), None, F, 0, ok(0.8) if i < answered else FAILED) for i in range(3)]
+@pytest.mark.parametrize(
+    ("answered", "judges", "usable"), [(1, 3, False), (2, 3, True), (3, 3, True), (1, 2, False), (2, 4, False)]
+)
+def test_most_judges_must_have_answered(answered: int, judges: int, usable: bool) -> None:
+    cast = [Vote(identity(f"j{i}"), None, F, 0, ok(0.8) if i < answered else FAILED) for i in range(judges)]
     label = aggregate("p", cast)
     assert label.usable is usable
     assert label.p_first == (pytest.approx(0.8) if usable else None)
@@ -108,6 +110,7 @@ def test_the_modes_ask_about_all_at_once_about_each_and_about_one(tmp_path: Path
     each = asked("each")[0]
     assert [(r.principle, r.order) for r in each] == [("warm", F), ("warm", R), ("short", F), ("short", R)]
     assert [p.id for p in each[0].constitution.principles] == ["warm"]
+    assert len(asked("each", samples=2)[0]) == 8
     drawn = asked("sampled", samples=2)
     assert asked("sampled", samples=2) == drawn  # a resumed run draws the same
     assert all(len({r.principle for r in mine if r.sample == s}) == 1 for mine in drawn for s in (0, 1))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["emit_figures", "register", "stage"]
 
 _HELP: dict[StageName, str] = {
-    "sft": "Fine-tune on demonstrations; makes the reference policy.",
+    "sft": "Fine-tune on demonstrations, or on revisions by the constitution; makes the reference policy.",
     "sample": "Sample pairs of responses to be compared.",
     "label": "",  # has options of its own
     "ppo": "Train the policy with PPO, RLOO or GRPO.",

@@ -18,6 +18,7 @@ from trimtab.doctor.detectors import LOG_DETECTORS
 from trimtab.doctor.diagnosis import Diagnosis, Status
 from trimtab.doctor.finding import Finding, NotDiagnosable
 from trimtab.doctor.log import Log, Skipped
+from trimtab.doctor.prescriptions import prescribe, reconcile
 from trimtab.doctor.story import tell
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ def diagnose_materials(materials: Sequence[Material], *, extra: Sequence[Detecto
         checked |= dict.fromkeys(sorted(looked - {n.id for n in here} | ids))
         concluded.append(conclusive(material, looked, here))
     span = max((m.steps[1] - m.steps[0] for m in materials if isinstance(m, Log) and m.steps), default=0)
-    told, root = tell(found, span)
+    story, root = tell(found, span)
+    told = reconcile(story)
     logs = tuple(m for m in materials if isinstance(m, Log))
     return Diagnosis(
         status=_status(told, concluded),
@@ -127,8 +129,6 @@ def _verdicts(detector: Detector, material: Any) -> tuple[list[Finding | NotDiag
 
 def _finished(finding: Finding, material: Material, several: bool) -> Finding:
     """With prescriptions where the detector gave none, and with the place where there are several materials."""
-    from trimtab.doctor.prescriptions import prescribe
-
     if not finding.prescriptions:
         finding = replace(finding, prescriptions=prescribe(finding, material if isinstance(material, Log) else None))
     if several and not finding.where:

@@ -46,7 +46,7 @@ LEADS_TO: Mapping[str, tuple[str, ...]] = {
     "pm-self-contradiction": _WEAK_SCORER,
     "pm-miscalibrated": ("reward-scale", "reward-hacking"),
     "pm-distribution-shift": ("reward-hacking", "reward-noise"),
-    "pm-length-bias": ("length-exploitation",),
+    "pm-length-bias": ("length-exploitation", "pm-low-accuracy", "pm-miscalibrated"),
     # broken machinery
     "no-gradient": ("policy-not-moving", "reward-not-improving", "value-not-learning"),
     "logprob-mismatch": ("ratio-blow-up", "clip-fraction-high", "kl-explosion", "exploding-gradients", "nan-inf",
@@ -105,7 +105,7 @@ _QUIET_ROOTS = frozenset({"invalid-metric", "unit-unknown", "log-truncated"})
 
 _REACH = 3
 """Edges between findings of two stages: what lies between them may not be logged. In one stage it has to be there."""
-_OF_THE_WHOLE = frozenset({"reward-not-improving", "value-not-learning", "policy-not-moving"})
+_OF_THE_WHOLE = frozenset({"reward-not-improving", "value-not-learning", "policy-not-moving", "pm-low-accuracy"})
 """Said of a run as a whole, from its first step on: what sets in during its first third can be the cause."""
 
 Staged = tuple[Finding, str]

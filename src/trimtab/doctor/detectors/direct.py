@@ -55,7 +55,7 @@ def _reference(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         chosen.step(0),
         told,
         ruled_out=[ruled_out(id, "learned")],
-        source="catalog E1",
+        source="DPO rewards are 0 at step 0 by construction",
     )
 
 
@@ -74,7 +74,7 @@ def _policy_reference(r: Reading) -> Iterator[Finding | NotDiagnosable]:
                 told,
                 cause="policy",
                 ruled_out=[ruled_out(id, "rounding")],
-                source="peers 4.23: KL is 0 at step 0",
+                source="KL is 0 at step 0 by construction",
             )
         return
     kl = r.track("kl/reference")
@@ -82,7 +82,7 @@ def _policy_reference(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         yield unchecked(r, id, "check/kl_at_start", "kl/reference")
     elif not kl.series.derived and kl.steps[0] <= 1 and kl.values[0] > 1 and len(kl) >= 2 and kl.values[1] > 1:
         told = [figure("first", kl, step=kl.step(0), value=float(kl.values[0]))]
-        yield finding(id, INFO, kl.step(0), told, cause="policy", source="peers 4.23: KL is 0 at step 0")
+        yield finding(id, INFO, kl.step(0), told, cause="policy", source="KL is 0 at step 0 by construction")
 
 
 def _overfit(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -118,7 +118,7 @@ def _overfit(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         if len(loss) < 5 and (held is None or len(held) < 4):
             yield too_short(r, id, "loss/train")
         return
-    yield finding(id, WARNING, at, told, ruled_out=[ruled_out(id, "margin")], source="catalog E2; OPA-DPO#10")
+    yield finding(id, WARNING, at, told, ruled_out=[ruled_out(id, "margin")], source="OPA-DPO#10")
 
 
 def _by_heart(loss: Track, accuracy: Track, r: Reading) -> bool:
@@ -151,7 +151,7 @@ def _not_generalising(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if gap <= 0.15 and not (weak and gap > 0.1):
         return
     if gap <= 0.25 and late - first > 0.1 and late > 0.65:
-        yield finding(id, INFO, held.step(-1), [ends(train), ends(held)], cause="gap", source="catalog E2, B2")
+        yield finding(id, INFO, held.step(-1), [ends(train), ends(held)], cause="gap", source="heuristic")
         return
     at = _parts_from(train, held)
     yield finding(
@@ -161,7 +161,7 @@ def _not_generalising(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         [ends(train), ends(held)],
         ruled_out=[ruled_out(id, "small")],
         values={"gap": gap},
-        source="catalog E2, B2",
+        source="heuristic",
     )
 
 
@@ -208,7 +208,7 @@ def _displacement(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         at,
         told,
         ruled_out=[ruled_out(id, "negative"), ruled_out(id, "diverged")],
-        source="catalog E3; Razin et al. 2024",
+        source="Razin et al. 2024",
     )
 
 

@@ -96,11 +96,11 @@ def _collapse(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     harm = _harm(r, progress(r), since, track.late < FLOOR)
     told = [ends(track), *([harm] if harm is not None else [])]
     if harm is None:
-        yield finding(id, INFO, since, told, cause="benign", source="catalog 0.11, D13")
+        yield finding(id, INFO, since, told, cause="benign", source="heuristic")
         return
     out = [ruled_out(id, "narrow-start", start=track.start), ruled_out(id, "learning")]
     severity = CRITICAL if track.late < 0.02 * track.start and track.late < FLOOR else WARNING
-    yield finding(id, severity, since, told, ruled_out=out, source="catalog D13, 0.11")
+    yield finding(id, severity, since, told, ruled_out=out, source="heuristic; entropy falls in healthy runs, too")
 
 
 def _explosion(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -111,7 +111,8 @@ def _explosion(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return
     base = min(track.start, track.early)
     grown = track.late > 2 * max(base, 0.0) and track.late > 0.5 and track.late - base > 4 * track.noise
-    if not (grown and track.trend.rises and base > 0):
+    # a rise that sets in late is no trend of the whole log
+    if not (grown and (track.trend.rises or track.rise[0] > 4 * track.rise[1]) and base > 0):
         return
     since = track.onset(track.smooth > max(1.5 * base, base + 4 * track.noise)) or track.step(0)
     p = progress(r)
@@ -121,11 +122,11 @@ def _explosion(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     told = [ends(track), ends(p.track)]
     still_rises = not p.fallen and not p.flat and (changed_since(p.track, since) >= 2.0 or _won_late(p, since))
     if still_rises:
-        yield finding(id, INFO, since, told, cause="benign", source="catalog D13")
+        yield finding(id, INFO, since, told, cause="benign", source="heuristic")
         return
     severity = CRITICAL if track.late > 2 and track.late > 3 * base and p.fallen else WARNING
     out = [ruled_out(id, "bonus"), ruled_out(id, "exploring")]
-    yield finding(id, severity, since, told, ruled_out=out, source="catalog D13")
+    yield finding(id, severity, since, told, ruled_out=out, source="heuristic")
 
 
 RULES = (

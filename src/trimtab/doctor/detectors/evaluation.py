@@ -76,7 +76,7 @@ def _tax(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         told,
         values={"measure": m.track.name, "points": drop},
         ruled_out=[ruled_out(id, "noise"), ruled_out(id, "format")],
-        source="catalog F1; rlhf-book, appendix C",
+        source="rlhf-book, appendix C",
     )
 
 
@@ -134,7 +134,7 @@ def _benchmark(r: Reading) -> Iterator[Finding | NotDiagnosable]:
                     fresh=fresh.track.name,
                 )
             ]
-            yield finding(id, WARNING, at, told, ruled_out=[ruled_out(id, "harder")], source="catalog G1")
+            yield finding(id, WARNING, at, told, ruled_out=[ruled_out(id, "harder")], source="heuristic")
             return
 
 

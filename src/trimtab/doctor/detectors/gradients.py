@@ -85,7 +85,7 @@ def _no_gradient(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         at,
         told,
         ruled_out=[ruled_out(id, "no-signal"), ruled_out(id, "loss-zero")],
-        source="catalog D18, 0.12; ms-swift#5890",
+        source="ms-swift#5890",
     )
 
 
@@ -143,7 +143,7 @@ def _exploding(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         told = [ends(track)]
     severity = CRITICAL if sustained and track.late > 10 * LARGE else WARNING
     out = [ruled_out(id, "first-steps", warm=warm), ruled_out(id, "level")]
-    yield finding(id, severity, at, told, ruled_out=out, source="catalog D11")
+    yield finding(id, severity, at, told, ruled_out=out, source="heuristic")
 
 
 def _not_numbers(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -195,7 +195,7 @@ def _finding_of_nan(r: Reading, worst: tuple[int, Series, np.ndarray], scaled: b
         at,
         told,
         ruled_out=[ruled_out("nan-inf", "scale"), ruled_out("nan-inf", "mean")],
-        source="catalog D12, 0.4, 0.6",
+        source="heuristic",
     )
 
 
@@ -213,7 +213,7 @@ def _scale_at_floor(r: Reading) -> Finding | None:
     scale = r.track("precision/loss_scale")
     if scale is not None and len(scale) >= 3 and scale.late <= 1 < scale.start:
         at = scale.onset(scale.values <= 1) or scale.step(-1)
-        return finding("nan-inf", WARNING, at, [ends(scale)], cause="scale", source="catalog 0.4")
+        return finding("nan-inf", WARNING, at, [ends(scale)], cause="scale", source="heuristic")
     overflow = r.log.get("precision/overflow")
     if overflow is not None and len(overflow) >= 20:
         late = overflow.steps >= overflow.steps[0] + 50
@@ -222,7 +222,7 @@ def _scale_at_floor(r: Reading) -> Finding | None:
         if rate > 0.2 and int(late.sum()) >= 20 and track is not None:
             told = figure("skip-rate", track, step=int(overflow.steps[-1]), value=rate, rate=rate)
             return finding(
-                "nan-inf", WARNING, int(overflow.steps[late][0]), [told], cause="scale", source="catalog 0.4"
+                "nan-inf", WARNING, int(overflow.steps[late][0]), [told], cause="scale", source="heuristic"
             )
     skipped = r.track("precision/skipped_updates")
     if skipped is not None and len(skipped) >= 3 and bool((np.diff(skipped.values) >= 0).all()):
@@ -232,7 +232,7 @@ def _scale_at_floor(r: Reading) -> Finding | None:
             rate = float(values[-1] - values[0]) / max(float(steps[-1] - steps[0]), 1.0)
             if rate > 0.2:
                 told = figure("skip-rate", skipped, step=int(steps[-1]), value=rate, rate=rate)
-                return finding("nan-inf", WARNING, int(steps[0]), [told], cause="scale", source="catalog 0.4")
+                return finding("nan-inf", WARNING, int(steps[0]), [told], cause="scale", source="heuristic")
     return None
 
 
@@ -262,7 +262,7 @@ def _logging_nan(r: Reading) -> Iterator[Finding]:
             first = "NaN" if np.isnan(series.values[int(np.argmax(bad))]) else "inf"
             severity = WARNING if rows == len(bad) or (rows >= 3 and rows > 0.5 * len(bad)) else INFO
             told = figure("rows-nan", track, step=at, rows=rows, of=len(bad), first=first)
-            yield finding("nan-inf", severity, at, [told], cause="logging", source="catalog 0.6; trl#1447")
+            yield finding("nan-inf", severity, at, [told], cause="logging", source="trl#1447")
             return
 
 
@@ -305,7 +305,7 @@ def _diverging(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         at,
         told,
         ruled_out=[ruled_out(id, "cold"), ruled_out(id, "returns")],
-        source="catalog D19 (heuristic)",
+        source="heuristic",
     )
 
 
@@ -341,7 +341,7 @@ def _policy_loss(r: Reading) -> Finding | None:
         at,
         told,
         ruled_out=[ruled_out("diverging-loss", "level")],
-        source="catalog D19 (heuristic)",
+        source="heuristic",
     )
 
 

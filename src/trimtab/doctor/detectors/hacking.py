@@ -137,7 +137,7 @@ def _fell(r: Reading, proxy: Track, measure: Measured) -> Finding | None:
         told,
         ruled_out=out,
         values={"measure": gold.name},
-        source="catalog A1; Gao, Schulman, Hilton 2022",
+        source="Gao, Schulman, Hilton 2022",
     )
 
 
@@ -164,7 +164,7 @@ def _never(r: Reading, proxy: Track, measure: Measured) -> Finding | None:
         ruled_out=out,
         cause="floor",
         values={"measure": gold.name, "scorer": best.name},
-        source="catalog A1",
+        source="an independent measure decides",
     )
 
 
@@ -192,7 +192,7 @@ def _suspicion(r: Reading, proxy: Track) -> Finding | None:
         onset = onset if onset is not None else kl[0].departure(up=True)
     if len(told) < 2:
         return None
-    return finding("reward-hacking", INFO, onset, told, cause="suspicion", source="catalog A1; RHOB's own correction")
+    return finding("reward-hacking", INFO, onset, told, cause="suspicion", source="RHOB's own correction")
 
 
 def _length(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -215,9 +215,9 @@ def _length(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     bought = share is not None or changed_since(p.track, at) > 2
     if bought and (damage or share is not None):
         severity = CRITICAL if len(damage) >= 3 else WARNING
-        yield finding(id, severity, at, [*told, *damage], ruled_out=[ruled_out(id, "earned")], source="catalog A3")
+        yield finding(id, severity, at, [*told, *damage], ruled_out=[ruled_out(id, "earned")], source="heuristic")
         return
-    yield finding(id, INFO, at, told, cause="watch", source="catalog A3")
+    yield finding(id, INFO, at, told, cause="watch", source="heuristic")
 
 
 def _damage(r: Reading) -> list[Evidence]:

@@ -87,7 +87,7 @@ def _explosion(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if r.beta == 0 and not hurt:  # nothing holds it, as was chosen
         severity, cause = INFO, "free"
     yield finding(
-        id, severity, at, told, ruled_out=out, cause=cause, values={"bound": bound}, source="catalog D1; TRL FAQ"
+        id, severity, at, told, ruled_out=out, cause=cause, values={"bound": bound}, source="TRL FAQ"
     )
 
 
@@ -112,7 +112,7 @@ def _excerpt(r: Reading, track: Track, bound: float) -> Finding | None:
         [told],
         values={"bound": bound},
         ruled_out=[ruled_out("kl-explosion", "unit", unit=track.series.unit.value)],
-        source="catalog D1",
+        source="heuristic",
     )
 
 
@@ -136,7 +136,7 @@ def _speed(r: Reading, track: Track, bound: float) -> Iterator[Finding]:
         [told],
         cause="speed",
         values={"bound": bound, "due": due},
-        source="catalog D21 (heuristic)",
+        source="heuristic",
     )
 
 
@@ -176,7 +176,7 @@ def _negative(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         bound=bound,
     )
     out = [ruled_out(id, "noise", bound=bound)]
-    yield finding(id, by_rows(rows), at, [told], ruled_out=out, source="catalog D3; TRL warns below -1")
+    yield finding(id, by_rows(rows), at, [told], ruled_out=out, source="TRL warns below -1")
 
 
 def _not_moving(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -204,7 +204,7 @@ def _not_moving(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if still is None or p is None or p.improved:
         return
     out = [ruled_out(id, "start"), ruled_out(id, "one-update")]
-    yield finding(id, WARNING, still.step(0), [ends(still), ends(p.track)], ruled_out=out, source="catalog D2")
+    yield finding(id, WARNING, still.step(0), [ends(still), ends(p.track)], ruled_out=out, source="heuristic")
 
 
 def _at_zero(track: Track, bound: float) -> bool:
@@ -240,7 +240,7 @@ def _over_constrained(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     told = [figure("share", kl, value=share, share=share, beta=level, late=kl.late, spread=spread.late), ends(p.track)]
     out = [ruled_out(id, "ceiling"), ruled_out(id, "still")]
     yield finding(
-        id, WARNING, kl.departure(up=True) or kl.step(0), told, ruled_out=out, source="catalog D20 (heuristic)"
+        id, WARNING, kl.departure(up=True) or kl.step(0), told, ruled_out=out, source="heuristic"
     )
 
 

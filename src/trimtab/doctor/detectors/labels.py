@@ -62,7 +62,7 @@ def _position(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         first.step(-1),
         told,
         ruled_out=[ruled_out(id, "logged-order" if both else "logged-unknown")],
-        source="catalog C1",
+        source="heuristic",
     )
 
 
@@ -80,7 +80,7 @@ def _inconsistency(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return
     severity = CRITICAL if share > 0.35 and (n is None or _z(share, 0.35, n) > 1) else WARNING
     yield logged(
-        id, severity, flips.step(-1), [last(flips)], ruled_out=[ruled_out(id, "logged-ties")], source="catalog C1, C2"
+        id, severity, flips.step(-1), [last(flips)], ruled_out=[ruled_out(id, "logged-ties")], source="heuristic"
     )
 
 
@@ -122,7 +122,7 @@ def _length(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     else:
         return
     yield logged(
-        id, severity, longer.step(-1), told, ruled_out=[ruled_out(id, "logged-people")], source="catalog A3, C4"
+        id, severity, longer.step(-1), told, ruled_out=[ruled_out(id, "logged-people")], source="heuristic"
     )
 
 
@@ -156,7 +156,7 @@ def _diversity(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         at = same.onset(same.values > 0.1, 1) or same.step(-1)
         severity = CRITICAL if _end(same) > 0.5 else WARNING
         yield logged(
-            id, severity, at, [last(same)], ruled_out=[ruled_out(id, "logged-small")], source="catalog C5 (heuristic)"
+            id, severity, at, [last(same)], ruled_out=[ruled_out(id, "logged-small")], source="heuristic"
         )
 
 

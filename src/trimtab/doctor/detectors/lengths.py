@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trimtab.doctor.detectors.progress import changed_since, progress
+from trimtab.doctor.detectors.progress import Progress, changed_since, progress
 from trimtab.doctor.detectors.reading import Reading, Track
 from trimtab.doctor.detectors.rule import (
     CRITICAL,
@@ -61,7 +61,7 @@ def _explosion(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         harm = True
     severity = (CRITICAL if severe and track.late > 2 * track.start else WARNING) if harm else INFO
     out = [ruled_out(id, "earned")] if harm else []
-    yield finding(id, severity, at, told, ruled_out=out, cause="cause" if harm else "watch", source="catalog D14, A3")
+    yield finding(id, severity, at, told, ruled_out=out, cause="cause" if harm else "watch", source="heuristic")
 
 
 def _collapse(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -79,7 +79,7 @@ def _collapse(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if empty is not None and empty.late > 0.05:
         told.append(ends(empty))
         harm = True
-    if p is not None and (p.fallen or p.flat or changed_since(p.track, at) < -2):
+    if p is not None and (p.fallen or p.flat or changed_since(p.track, at) < -2 or _nothing_won(p, at, track)):
         told.append(ends(p.track))
         harm = True
     out = [ruled_out(id, "brief")] if harm else []
@@ -90,8 +90,14 @@ def _collapse(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         told,
         ruled_out=out,
         cause="cause" if harm else "watch",
-        source="catalog D14; trl#522",
+        source="trl#522",
     )
+
+
+def _nothing_won(p: Progress, at: int, length: Track) -> bool:
+    """Whether the score has come down from its best beyond doubt, or three quarters of the length went for nothing."""
+    sunk = p.drop > 5 * p.track.error(p.track.width) and p.peak_at < 0.8 * len(p.track)
+    return sunk or (length.late < 0.25 * length.start and changed_since(p.track, at) < 2)
 
 
 def _truncated(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -119,10 +125,10 @@ def _truncated(r: Reading) -> Iterator[Finding | NotDiagnosable]:
                 track.step(int(np.argmax(most))),
                 [shown],
                 ruled_out=[ruled_out(id, "padded")],
-                source="catalog 0.12, D14",
+                source="heuristic",
             )
         elif len(track) >= 5 and track.late > 0.5:
-            yield finding(id, WARNING, track.step(0), [ends(track)], source="catalog D14")
+            yield finding(id, WARNING, track.step(0), [ends(track)], source="heuristic")
         return
     if track.late <= 0.1:
         return
@@ -139,7 +145,7 @@ def _truncated(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     else:
         severity = INFO if gains and not grew else WARNING
     told = [figure("above", track, step=at, value=track.late, bound=0.1, late=track.late), ends(track)]
-    yield finding(id, severity, at, told, ruled_out=[ruled_out(id, "padded")], source="catalog D14; trl, verl#7817")
+    yield finding(id, severity, at, told, ruled_out=[ruled_out(id, "padded")], source="trl, verl#7817")
 
 
 def _missing_eos(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -163,10 +169,10 @@ def _missing_eos(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         length, longest = r.track(_LENGTH), r.track("response/length_max")
         if length is not None and longest is not None and length.late >= 0.99 * longest.late:
             out.insert(0, ruled_out(id, "short", length=length.late))
-        yield finding(id, by_rows(rows), at, [told], ruled_out=out, source="catalog D14, 0.12; TRL missing_eos_penalty")
+        yield finding(id, by_rows(rows), at, [told], ruled_out=out, source="TRL missing_eos_penalty")
     elif share is not None and len(share) >= 10 and share.late < 0.5:
         at = share.onset(share.smooth < 0.5) or share.step(0)
-        yield finding(id, WARNING, at, [ends(share)], ruled_out=[ruled_out(id, "sum")], source="catalog D14")
+        yield finding(id, WARNING, at, [ends(share)], ruled_out=[ruled_out(id, "sum")], source="heuristic")
 
 
 RULES = (

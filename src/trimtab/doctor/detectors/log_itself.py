@@ -72,7 +72,7 @@ def _invalid(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         what = what or "clip"
     if told:
         yield finding(
-            id, WARNING, first, told, ruled_out=[ruled_out(id, "rounding")], source="catalog D6, D13; trl#2022"
+            id, WARNING, first, told, ruled_out=[ruled_out(id, "rounding")], source="trl#2022"
         )
 
 
@@ -102,7 +102,7 @@ def _units(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if unclear:
         names = ", ".join(dict.fromkeys(unclear.values()))
         told = (Evidence(Message("figure.unit-unknown", {"names": names})),)
-        yield finding("unit-unknown", INFO, None, told, source="peers 2.0")
+        yield finding("unit-unknown", INFO, None, told, source="units by framework: docs/doctor.md")
 
 
 def _truncated(r: Reading) -> Iterator[Finding | NotDiagnosable]:

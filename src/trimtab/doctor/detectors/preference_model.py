@@ -51,7 +51,7 @@ def _low_accuracy(r: Reading) -> Iterator[Finding | NotDiagnosable]:
                 [ends(loss)],
                 cause="logged-loss",
                 ruled_out=[ruled_out(id, "logged-start")],
-                source="catalog B1, 0.5",
+                source="human chat pairs .65-.80 usual; heuristic",
             )
             return
         yield unchecked(r, id, "accuracy/validation", "accuracy/train")
@@ -67,7 +67,7 @@ def _low_accuracy(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if low is not None and high is not None:
         told.append(figure("interval", track, step=track.step(-1), value=low, low=low, high=high))
     if high is not None and high < 0.5:
-        yield logged(id, CRITICAL, track.step(-1), told, cause="logged-swapped", ruled_out=out, source="catalog B1")
+        yield logged(id, CRITICAL, track.step(-1), told, cause="logged-swapped", ruled_out=out, source="human chat pairs .65-.80 usual; DeepSpeed-Chat's reference .70")
     elif level < 0.55 or (low is not None and low <= 0.5):
         yield logged(
             id,
@@ -75,12 +75,12 @@ def _low_accuracy(r: Reading) -> Iterator[Finding | NotDiagnosable]:
             track.step(0),
             told,
             ruled_out=out,
-            source="catalog B1",
+            source="human chat pairs .65-.80 usual; DeepSpeed-Chat's reference .70",
         )
     elif level < 0.62 and best < 0.65 and (high is None or high < 0.65):
-        yield logged(id, WARNING, track.step(0), told, cause="logged-weak", ruled_out=out, source="catalog B1")
+        yield logged(id, WARNING, track.step(0), told, cause="logged-weak", ruled_out=out, source="human chat pairs .65-.80 usual; DeepSpeed-Chat's reference .70")
     elif level < 0.65:
-        yield logged(id, INFO, track.step(-1), told, cause="logged-weak", source="catalog B1")
+        yield logged(id, INFO, track.step(-1), told, cause="logged-weak", source="human chat pairs .65-.80 usual; DeepSpeed-Chat's reference .70")
 
 
 def _at_coin_flip(r: Reading, loss: Track) -> bool:
@@ -161,7 +161,7 @@ def _overfit(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         at = held.step(best)
     if not told:
         return
-    yield logged(id, WARNING, at, told, ruled_out=[ruled_out(id, "logged-confident")], source="catalog B2")
+    yield logged(id, WARNING, at, told, ruled_out=[ruled_out(id, "logged-confident")], source="heuristic")
 
 
 def _still_low(held_loss: Track) -> bool:
@@ -188,7 +188,7 @@ def _collapse(r: Reading) -> Iterator[Finding | NotDiagnosable]:
             told = [ends(track), *([ends(margin)] if margin is not None else [])]
             at = track.onset(track.smooth < 0.05) or track.step(0)
             severity = CRITICAL if track.late < 0.005 else WARNING
-            yield logged(id, severity, at, told, ruled_out=[ruled_out(id, "logged-normalised")], source="catalog B3")
+            yield logged(id, severity, at, told, ruled_out=[ruled_out(id, "logged-normalised")], source="heuristic")
             return
     if margin is not None and not known and r.long(margin) and abs(margin.late) < 0.05 and abs(margin.slow).max() < 0.1:
         loss = r.track("loss/train")
@@ -199,7 +199,7 @@ def _collapse(r: Reading) -> Iterator[Finding | NotDiagnosable]:
                 margin.step(0),
                 [ends(margin)],
                 ruled_out=[ruled_out(id, "logged-normalised")],
-                source="catalog B3",
+                source="heuristic",
             )
     elif not evaluated and (margin is None or not r.long(margin)):
         yield too_short(r, id, "pm/score_std", "margin/mean")
@@ -228,10 +228,10 @@ def _miscalibrated(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     told = [last(t) for t in (error, temperature, loss) if t is not None]
     if firm:
         yield logged(
-            id, WARNING, told[0].step, told, ruled_out=[ruled_out(id, "logged-hard")], source="catalog B4 (heuristic)"
+            id, WARNING, told[0].step, told, ruled_out=[ruled_out(id, "logged-hard")], source="heuristic"
         )
     elif skew is not None and skew > log(1.5):
-        yield logged(id, INFO, told[0].step, told, source="catalog B4 (heuristic)")
+        yield logged(id, INFO, told[0].step, told, source="heuristic")
 
 
 def _length_bias(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -252,7 +252,7 @@ def _length_bias(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         [last(track)],
         cause="logged" if level > 0 else "logged-shorter",
         ruled_out=[ruled_out(id, "logged-better")],
-        source="catalog A3 (heuristic)",
+        source="heuristic",
     )
 
 

@@ -126,12 +126,12 @@ def _not_improving(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if not p.flat:
         return
     if track.noise == 0 and not len(np.unique(track.values)) > 1:
-        yield finding(id, WARNING, track.step(0), [ends(track)], cause="constant", source="catalog D17")
+        yield finding(id, WARNING, track.step(0), [ends(track)], cause="constant", source="heuristic")
         return
     t = track.trend
     told = figure("trend", track, value=t.change, change=t.change, low=t.change_low, high=t.change_high, p=t.p)
     out = [ruled_out(id, "too-short", rows=track.rows), ruled_out(id, "late-start")]
-    yield finding(id, WARNING, track.step(0), [ends(track), told], ruled_out=out, source="catalog D17; Mann-Kendall")
+    yield finding(id, WARNING, track.step(0), [ends(track), told], ruled_out=out, source="Mann-Kendall test")
 
 
 def _excerpt(r: Reading, track: Track) -> Finding | None:
@@ -147,7 +147,7 @@ def _excerpt(r: Reading, track: Track) -> Finding | None:
     if change > 1.5 * spread:
         return None
     told = figure("excerpt", track, value=change, change=change, spread=spread, rows=track.rows, steps=r.span)
-    return finding("reward-not-improving", WARNING, track.step(0), [told], cause="excerpt", source="catalog 0.12, D17")
+    return finding("reward-not-improving", WARNING, track.step(0), [told], cause="excerpt", source="heuristic")
 
 
 def _decreasing(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -170,7 +170,7 @@ def _decreasing(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         at = track.departure(up=False) or track.step(0)
         told = figure("trend", track, value=t.change, change=t.change, low=t.change_low, high=t.change_high, p=t.p)
     out = [ruled_out(id, "noise", noise=track.noise), ruled_out(id, "dip")]
-    yield finding(id, severity, at, [told, ends(track)], ruled_out=out, source="catalog D17; Theil-Sen")
+    yield finding(id, severity, at, [told, ends(track)], ruled_out=out, source="Theil-Sen slope; heuristic bound")
 
 
 def _fall_from(track: Track, p: Progress) -> int:
@@ -228,7 +228,7 @@ def _oscillating(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return
     told = figure("swings", track, value=depth, depth=depth, count=len(deep), span=span)
     out = [ruled_out(id, "noise", noise=trends.noise(track.values)), ruled_out(id, "wander")]
-    yield finding(id, WARNING, track.step(deep[0].peak), [told], ruled_out=out, source="catalog D16")
+    yield finding(id, WARNING, track.step(deep[0].peak), [told], ruled_out=out, source="heuristic")
 
 
 RULES = (

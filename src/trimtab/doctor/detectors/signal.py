@@ -51,7 +51,7 @@ def _no_signal(r: Reading) -> Iterator[Finding | NotDiagnosable]:
                 [told],
                 cause="constant",
                 ruled_out=[ruled_out(id, "batch")],
-                source="catalog D8, 0.12",
+                source="heuristic",
             )
             return
     if groups is not None:
@@ -92,7 +92,7 @@ def _groups(r: Reading, groups: Track) -> Iterator[Finding | NotDiagnosable]:
                 groups.step(int(np.argmax(full))),
                 [shown],
                 ruled_out=[ruled_out(id, "batch")],
-                source="catalog D8, 0.12",
+                source="heuristic",
             )
         return
     # one group a batch logs 0 or 1: means tell the share there, medians do not
@@ -110,7 +110,7 @@ def _groups(r: Reading, groups: Track) -> Iterator[Finding | NotDiagnosable]:
     if p is not None:
         told.append(ends(p.track))
     if solved:
-        yield finding(id, INFO, at, told, cause="solved", source="catalog D8")
+        yield finding(id, INFO, at, told, cause="solved", source="heuristic")
         return
     severity = CRITICAL if level > 0.8 and len(groups) >= 10 else WARNING
     yield finding(
@@ -119,7 +119,7 @@ def _groups(r: Reading, groups: Track) -> Iterator[Finding | NotDiagnosable]:
         at,
         told,
         ruled_out=[ruled_out(id, "batch"), ruled_out(id, "solved")],
-        source="catalog D8; DAPO's dynamic sampling",
+        source="DAPO's dynamic sampling",
     )
 
 
@@ -171,7 +171,7 @@ def _repetitive(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         at,
         told,
         ruled_out=[ruled_out(id, "template"), ruled_out(id, "short")],
-        source="catalog A2; trl#204",
+        source="trl#204",
     )
 
 
@@ -239,7 +239,7 @@ def _style(r: Reading) -> Iterator[Finding | NotDiagnosable]:
             told,
             values={"style": key.split("/", 1)[1]},
             ruled_out=[ruled_out(id, "prompts")],
-            source="catalog A4 (heuristic)",
+            source="heuristic",
         )
 
 

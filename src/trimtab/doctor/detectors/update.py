@@ -58,7 +58,7 @@ def _ratio(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         min(f[0] for f in found),
         [f[2] for f in found],
         ruled_out=[ruled_out(id, "drift")],
-        source="catalog D4; TRL skips batches above 10",
+        source="TRL skips batches above 10",
     )
 
 
@@ -93,7 +93,7 @@ def _mismatch(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         min(c[1] for c in loud),
         [c[2] for c in checks],
         ruled_out=[ruled_out(id, "epochs"), ruled_out(id, "spike")],
-        source="catalog D5; verl and NeMo-RL health checks",
+        source="verl and NeMo-RL health checks",
     )
 
 
@@ -208,7 +208,7 @@ def _clip(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     severity = CRITICAL if track.late > 0.5 and len(track) >= 20 else WARNING
     told = [figure("above", track, step=at, value=track.late, bound=0.3, late=track.late), ends(track)]
     yield finding(
-        id, severity, at, told, ruled_out=[ruled_out(id, "metric"), ruled_out(id, "one-update")], source="catalog D6"
+        id, severity, at, told, ruled_out=[ruled_out(id, "metric"), ruled_out(id, "one-update")], source="heuristic"
     )
 
 

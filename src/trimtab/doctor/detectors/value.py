@@ -50,6 +50,8 @@ def _not_learning(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return
     if loss.late < 0.9 * loss.start or loss.late < 0.9 * loss.early or loss.late <= 0:
         return
+    if float(loss.slow.min()) < 0.7 * loss.start:
+        return  # it had learned; what came later is another finding
     spread = _spread(r)
     if spread is None or loss.late < 4 * spread**2:
         return  # a flat loss may be as low as it can get: it is judged against how much the scores vary
@@ -61,7 +63,7 @@ def _not_learning(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         told,
         cause="flat",
         ruled_out=[ruled_out(id, "cold"), ruled_out(id, "low")],
-        source="catalog D7",
+        source="Stable-Baselines3; heuristic bounds",
     )
 
 
@@ -103,11 +105,11 @@ def _explained(r: Reading, track: Track) -> Iterator[Finding]:
                 ends(track),
             ]
         out = [ruled_out(id, "cold"), ruled_out(id, "constant-returns")]
-        yield finding(id, severity, at, told, ruled_out=out, source="catalog D7; Stable-Baselines3")
+        yield finding(id, severity, at, told, ruled_out=out, source="Stable-Baselines3")
     elif track.late < 0.05 and rest.slow.max() < 0.1 and not track.trend.rises:
-        yield finding(id, WARNING, rest.step(0), [ends(track)], ruled_out=[ruled_out(id, "cold")], source="catalog D7")
+        yield finding(id, WARNING, rest.step(0), [ends(track)], ruled_out=[ruled_out(id, "cold")], source="Stable-Baselines3; heuristic bounds")
     elif track.late < 0.2:
-        yield finding(id, INFO, rest.step(0), [ends(track)], cause="weak", source="catalog D7")
+        yield finding(id, INFO, rest.step(0), [ends(track)], cause="weak", source="Stable-Baselines3; heuristic bounds")
 
 
 def _scale(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -133,7 +135,7 @@ def _scale(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         told,
         cause=what,
         ruled_out=[ruled_out(id, "normalised")] if felt else [],
-        source="catalog D9",
+        source="heuristic",
     )
 
 
@@ -182,7 +184,7 @@ def _noise(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         figure("batch-noise", track, value=between, noise=between, spread=spread.late, ratio=between / spread.late),
         figure("trend", track, value=t.change, change=t.change, low=t.change_low, high=t.change_high, p=t.p),
     ]
-    yield finding(id, WARNING, track.step(0), told, ruled_out=[ruled_out(id, "swings")], source="catalog D9, 0.7")
+    yield finding(id, WARNING, track.step(0), told, ruled_out=[ruled_out(id, "swings")], source="heuristic")
 
 
 def _not_centred(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -226,7 +228,7 @@ def _not_centred(r: Reading) -> Iterator[Finding | NotDiagnosable]:
             at,
             told,
             ruled_out=[ruled_out(id, "chosen"), ruled_out(id, "chance")],
-            source="catalog D10; Search-R1#88",
+            source="Search-R1#88",
         )
         return
     spread = r.track("advantage/std")
@@ -234,7 +236,7 @@ def _not_centred(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return
     if abs(track.late) > 0.5 * spread.late and abs(track.early) > 0.5 * spread.early:
         told = [ends(track), ends(spread)]
-        yield finding(id, WARNING, track.step(0), told, ruled_out=[ruled_out(id, "lengths")], source="catalog D10")
+        yield finding(id, WARNING, track.step(0), told, ruled_out=[ruled_out(id, "lengths")], source="heuristic")
 
 
 RULES = (

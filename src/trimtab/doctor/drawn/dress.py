@@ -93,7 +93,7 @@ _TRL_DPO = {
 _OPENRLHF_DPO = {
     "loss/train": "loss", "dpo/accuracy": "acc", "dpo/chosen_reward": "chosen_reward",
     "dpo/rejected_reward": "reject_reward", "learning_rate": "lr", "gradient_norm": "grad_norm",
-    "accuracy/validation": "eval/acc_mean", "loss/validation": "eval/eval_loss",
+    "accuracy/validation": "eval/acc_mean", "loss/validation": "eval/eval_loss", "sft/loss": "nll_loss",
 }  # fmt: skip
 _FACTORY_DPO = {
     "loss/train": "loss", "dpo/accuracy": "accuracy", "learning_rate": "lr", "loss/validation": "eval_loss",
@@ -108,6 +108,18 @@ _OPENRLHF_RM = {
     "pm/rejected_score": "reject_reward", "learning_rate": "lr", "accuracy/validation": "eval/acc_mean",
     "loss/validation": "eval/eval_loss", "pm/score_std": "eval/reward_std",
 }  # fmt: skip
+_OWN = dict.fromkeys((
+    "score/mean", "score/std", "score/group_std", "group/zero_std_fraction", "kl/reference", "kl/reference_per_token",
+    "kl/beta", "kl/update", "policy/entropy", "policy/gradient_norm", "policy/learning_rate", "policy/clip_fraction",
+    "policy/ratio_max", "policy/loss", "reward/mean", "advantage/mean", "advantage/std", "rollout/logprob_gap_mean",
+    "response/length_mean", "response/length_max", "response/distinct_2", "response/repetition", "value/loss",
+    "value/explained_variance", "value/return_mean", "value/return_std", "value/mean", "value/clip_fraction",
+    "value/gradient_norm", "accuracy/train", "loss/train", "margin/mean", "margin/std", "gradient_norm",
+    "learning_rate", "pm/score_mean", "pm/score_std", "margin/length_correlation", "calibration/ece",
+    "calibration/temperature", "accuracy/validation", "loss/validation", "eval/accuracy", "eval/mmlu", "eval/gsm8k",
+    "eval/gsm8k_fresh", "precision/loss_scale", "precision/skipped_updates",
+), "") | {"response/truncated_fraction": "response/finished_fraction", "eval/win_rate": "eval/judged_quality"}  # fmt: skip
+_OWN = {key: name or key for key, name in _OWN.items()}
 _OURS = {"grpo": "ppo", "ppo": "ppo", "preference-model": "pm"}
 
 
@@ -116,7 +128,7 @@ class Dress(NamedTuple):
 
     Args:
         kinds: of drawn runs that it can train.
-        names: canonical key -> its own name; empty: our own run, whose names are canonical.
+        names: canonical key -> its own name.
         save: writes the rows into a directory and returns the file (or directory) to look at.
     """
 
@@ -127,8 +139,7 @@ class Dress(NamedTuple):
 
 def able(dress: Dress, kind: str, signals: Iterable[Iterable[str]]) -> bool:
     """Whether a dress trains this kind of run and logs one of each group of signals."""
-    known = dress.names
-    return kind in dress.kinds and all(any(not known or key in known for key in group) for group in signals)
+    return kind in dress.kinds and all(any(key in dress.names for key in group) for group in signals)
 
 
 def write(drawn: Drawn, dress: str, directory: Path) -> Path:
@@ -146,12 +157,12 @@ def write(drawn: Drawn, dress: str, directory: Path) -> Path:
 def _rows(drawn: Drawn, names: Names) -> list[Row]:
     rows = []
     beta = drawn.curves.get("kl/beta")
-    if names and "kl/beta" not in names and beta is not None and not beta.any():
+    if "kl/beta" not in names and beta is not None and not beta.any():
         names = {k: v for k, v in names.items() if not k.startswith("kl/reference")}  # no penalty, no reference model
     for i in range(len(drawn)):
         row = {}
         for key, curve in drawn.curves.items():
-            name = names.get(key) if names else key
+            name = names.get(key)
             if name is not None and drawn.has(key, i):
                 row[name] = float(curve[i])
         rows.append(row)
@@ -266,7 +277,6 @@ def _csv(target: Path, step: str, steps: list[int], rows: list[Row]) -> Path:
 def _own(drawn: Drawn, rows: list[Row], directory: Path) -> Path:
     from trimtab.config.schema import Config
     from trimtab.runs.run import Run
-    from trimtab.runs.signals import lookup
 
     stage = _OURS.get(drawn.kind, "ppo")
     config = Config().model_dump(mode="json")
@@ -279,10 +289,9 @@ def _own(drawn: Drawn, rows: list[Row], directory: Path) -> Path:
     try:
         run.begin_stage(stage, "0" * 64)
         for step, row in zip(drawn.steps.tolist(), rows, strict=True):
-            if "response/truncated_fraction" in row:
-                row["response/finished_fraction"] = 1 - row["response/truncated_fraction"]
-            known = {k: v for k, v in row.items() if (s := lookup(k)) is not None and stage in s.stages}
-            run.log(stage, step, known)
+            if (cut := row.get("response/finished_fraction")) is not None:
+                row["response/finished_fraction"] = 1 - cut
+            run.log(stage, step, row)
         run.end_stage(stage, "done")
     finally:
         run.close()
@@ -309,6 +318,6 @@ DRESSES: dict[str, Dress] = {
     "trl-reward": Dress(_M, _TRL_RM, _state),
     "trl-reward-console": Dress(_M, _TRL_RM, _dicts),
     "openrlhf-rm-wandb": Dress(_M, _OPENRLHF_RM, _export),
-    "trimtab": Dress(_P | _M, {}, _own),
+    "trimtab": Dress(_P | _M, _OWN, _own),
 }
 """Frameworks, by the name that benches use."""

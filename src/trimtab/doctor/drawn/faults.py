@@ -20,12 +20,13 @@ Plant = Callable[[Drawn, Generator, int, float], None]
 
 class Fault(NamedTuple):
     """`base`: the kind of run that it is planted into; `from_start`: it is there from the first row on; `signals`: a
-    log has to show one of each group for it to be seen."""
+    log has to show one of each group for it to be seen; `not_in`: dresses that leave a unit or sign open."""
 
     base: str
     plant: Plant
     signals: tuple[tuple[str, ...], ...]
     from_start: bool = False
+    not_in: tuple[str, ...] = ()
 
 
 _SCORE = ("score/mean",)
@@ -54,7 +55,7 @@ FAULTS: dict[str, Fault] = {
     "truncated-responses": Fault("grpo", policy.cut, (("response/truncated_fraction",),)),
     "missing-eos": Fault("grpo ppo", policy.no_eos, (("response/eos_count", "response/eos_fraction",
                                                 "response/truncated_fraction"),), True),
-    "value-not-learning": Fault("ppo", policy.blind_critic, (("value/explained_variance", "value/loss"),), True),
+    "value-not-learning": Fault("ppo", policy.blind_critic, (("value/explained_variance",),), True),
     "no-reward-signal": Fault("grpo", policy.alike, (("group/zero_std_fraction",),), True),
     "reward-scale": Fault("ppo", policy.scale, (("score/std",), ("value/loss", "value/return_std")), True),
     "reward-noise": Fault("grpo ppo", policy.noisy, (_SCORE, ("score/std",)), True),
@@ -66,7 +67,8 @@ FAULTS: dict[str, Fault] = {
     "sycophancy": Fault("grpo ppo", other.flattery, (("style/sycophancy",),)),
     "alignment-tax": Fault("grpo ppo", other.tax, (("eval/mmlu",),)),
     "benchmark-overfitting": Fault("grpo ppo", other.public, (("eval/gsm8k",), ("eval/gsm8k_fresh",))),
-    "invalid-metric": Fault("grpo ppo", other.impossible, (("policy/entropy_sequence", "policy/entropy"),), True),
+    "invalid-metric": Fault("grpo ppo", other.impossible, (("policy/entropy_sequence", "policy/entropy"),), True,
+                            ("plain-csv", "plain-jsonl")),
     "reference-mismatch": Fault("direct", other.wrong_reference, (("dpo/chosen_reward",),), True),
     "preference-overfit": Fault("direct", other.by_heart, (("loss/train",), ("dpo/accuracy",)), True),
     "preference-not-generalising": Fault("direct", other.not_general, (("dpo/accuracy",), _HELD), True),

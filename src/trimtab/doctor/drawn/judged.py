@@ -108,6 +108,8 @@ def scores(
     scale: float = 1.0,
     texts: str = "",
     reworded: float | None = None,
+    blind: float = 0.0,
+    same: float = 0.0,
 ) -> Rows:
     """Chosen and rejected scores of a preference model whose margins are calibrated unless said otherwise.
 
@@ -118,18 +120,20 @@ def scores(
         turned: share of labels that are wrong at any margin.
         scale: of the scores as written.
         texts: `varied`, or `narrow`: the best-scored responses all use the same few words.
-        reworded: noise of the margin under another wording of the pair; rows come twice. None: once.
+        reworded: noise of the margin that goes with the wording of the pair; rows come twice. None: once.
+        blind: what the margins have besides the truth.
+        same: how little responses of one pair differ, and all scores with it: 0 not, 1 not at all.
     """
     margin = rng.normal(0, spread, pairs)
     first = (rng.random(pairs) < _sigmoid(margin)) ^ (rng.random(pairs) < turned)
     size = np.round(np.exp(rng.normal(5.0, 0.5, (2, pairs)))).astype(int)
-    shown = hot * margin + longer * np.log(size[0] / size[1])
+    shown = hot * margin + blind * rng.standard_normal(pairs) + longer * np.log(size[0] / size[1])
     base = rng.normal(0, 1.2, pairs)
     rows: Rows = []
     for i in range(pairs):
         a, b = (0, 1) if first[i] else (1, 0)
         for again in range(1 if reworded is None else 2):
-            gap = shown[i] + (rng.normal(0, reworded) if again and reworded else 0.0)
+            gap = (shown[i] + (rng.normal(0, reworded) if reworded else 0.0)) * (1 - same)
             both = [scale * (base[i] + gap / 2), scale * (base[i] - gap / 2)]
             row: dict[str, Any] = {
                 "pair_id": f"p{i}", "chosen_score": both[a], "rejected_score": both[b],
@@ -200,8 +204,8 @@ JUDGED: dict[str, Draw] = {
     "noisy-labels": lambda rng, s: scores(rng, 2000, spread=3.0, turned=0.15 + 0.2 * s),
     "pm-narrow": lambda rng, s: scores(rng, texts="narrow"),
     "pm-self-contradiction": lambda rng, s: scores(rng, 400, spread=1.0, reworded=1.0 + 2 * s),
-    "pm-low-accuracy": lambda rng, s: scores(rng, spread=0.45 * (1.1 - s)),
-    "pm-score-collapse": lambda rng, s: scores(rng, scale=0.01 * (1.1 - s)),
+    "pm-low-accuracy": lambda rng, s: scores(rng, spread=0.45 * (1.15 - s), blind=0.8),
+    "pm-score-collapse": lambda rng, s: scores(rng, spread=0.6, blind=0.8, same=0.95 + 0.045 * s),
     "pm-miscalibrated": lambda rng, s: scores(rng, hot=2.5 + 4 * s),
     "pm-length-bias": lambda rng, s: scores(rng, longer=1.5 + 3 * s),
 }

@@ -83,8 +83,7 @@ def public(d: Drawn, rng: Generator, at: int, s: float) -> None:
     noise = 0.008 * rng.standard_normal((2, n))
     d.curves["eval/gsm8k"] = share(base + gain * up + noise[0])
     d.curves["eval/gsm8k_fresh"] = share(base - 0.02 + 0.15 * gain * up + noise[1])
-    for key in ("eval/gsm8k", "eval/gsm8k_fresh"):
-        d.every[key] = max(2, n // int(rng.integers(12, 25)))
+    d.every |= dict.fromkeys(("eval/gsm8k", "eval/gsm8k_fresh"), max(2, n // int(rng.integers(12, 25))))
 
 
 def impossible(d: Drawn, rng: Generator, at: int, s: float) -> None:
@@ -118,7 +117,7 @@ def not_general(d: Drawn, rng: Generator, at: int, s: float) -> None:
     d.curves["dpo/accuracy"] = rng.binomial(64, share(0.5 + (0.36 + 0.1 * s) * way)) / 64
     held = 0.5 + 0.08 * (1 - s) * way
     d.curves["accuracy/validation"] = rng.binomial(512, held) / 512
-    d.curves["loss/validation"] = 0.69 + 0.15 * s * way + 0.005 * rng.standard_normal(n)
+    d.curves["loss/validation"] = 0.69 + 0.01 * s * way + 0.005 * rng.standard_normal(n)
 
 
 def displaced(d: Drawn, rng: Generator, at: int, s: float) -> None:
@@ -144,7 +143,7 @@ def weak_pm(d: Drawn, rng: Generator, at: int, s: float) -> None:
     d.curves["accuracy/train"] = rng.binomial(32, level + 0.02 * way) / 32
     d.curves["loss/train"] = 0.695 - 0.02 * (1 - s) * way + 0.02 * batch_noise(rng, n)
     d.curves["loss/validation"] = 0.694 - 0.015 * (1 - s) * way + 0.003 * rng.standard_normal(n)
-    d.curves["margin/mean"] = 0.2 * (1.1 - s) * way + 0.05 * batch_noise(rng, n)
+    d.curves["margin/mean"] = (0.08 + 0.25 * (1 - s)) * way + 0.05 * batch_noise(rng, n)
 
 
 def overfit_pm(d: Drawn, rng: Generator, at: int, s: float) -> None:

@@ -167,7 +167,9 @@ def ppo(rng: Generator, kind: str = "plain", rows: int | None = None) -> Drawn:
         rng, kind if kind in ("slow-start", "sharp", "warm-up", "noisy", "half-precision", "brief") else "plain", n
     )
     curves = {
-        k: v for k, v in base.curves.items() if not k.startswith(("group/", "score/", "advantage/", "kl/reference", "kl/beta", "eval/"))
+        k: v
+        for k, v in base.curves.items()
+        if not k.startswith(("group/", "score/", "advantage/", "kl/reference", "kl/beta", "eval/"))
     }
     way = _progress(rng, n, kind)
     scale = float(np.exp(rng.uniform(np.log(0.3), np.log(4))))
@@ -235,6 +237,7 @@ def direct(rng: Generator, kind: str = "plain", rows: int | None = None) -> Draw
     wide = abs(logp) * 0.25 / np.sqrt(batch)
     curves["dpo/chosen_logprob"] = logp + chosen / max(beta, 0.1) + wide * batch_noise(rng, n)
     curves["dpo/rejected_logprob"] = logp * 1.05 + (chosen - margin) / max(beta, 0.1) + wide * batch_noise(rng, n)
+    curves["sft/loss"] = np.zeros(n)  # logged beside, and not part of the loss
     curves["gradient_norm"] = _gradient(rng, n, rng.uniform(0.5, 20))
     curves["learning_rate"] = _rate(rng, n, 0.1, float(rng.choice([5e-7, 1e-6, 5e-6])))
     held = rng.choice([256, 512, 1000])
