@@ -131,8 +131,10 @@ def judged_faults(seeds: int) -> Iterator[Case]:
 
 # the same run told in another way
 
-_COMMON = (("trl-grpo", "verl-jsonl"), ("verl-console", "openrlhf-wandb"), ("plain-csv", "trl-grpo-console"),
-           ("trl-dpo", "openrlhf-dpo-wandb"), ("trl-reward", "openrlhf-rm-wandb"), ("trl-ppo", "plain-jsonl"))  # fmt: skip
+_COMMON = (
+    ("trl-grpo", "verl-jsonl"), ("verl-console", "openrlhf-wandb"), ("plain-csv", "trl-grpo-console"),
+    ("trl-dpo", "openrlhf-dpo-wandb"), ("trl-reward", "openrlhf-rm-wandb"), ("trl-ppo", "plain-jsonl"),
+)  # fmt: skip
 
 
 def _told(run: Drawn, dress: str) -> tuple[str, str | None]:

@@ -101,7 +101,7 @@ def triads(compared: Comparisons) -> Triads:
 
 
 def duplicates(pairs: PairTable) -> float:
-    """Share of pairs that repeat an earlier one, up to case and punctuation; labels of several people are no repeats."""
+    """Share of pairs that repeat an earlier one, up to case and punctuation; another annotator's label is no repeat."""
     by = pairs.annotator
     keys = {
         (normalised(p), normalised(a), normalised(b), by.of(i) if by is not None else None)

@@ -108,7 +108,7 @@ _OPENRLHF_RM = {
     "pm/rejected_score": "reject_reward", "learning_rate": "lr", "accuracy/validation": "eval/acc_mean",
     "loss/validation": "eval/eval_loss", "pm/score_std": "eval/reward_std",
 }  # fmt: skip
-_OWN = dict.fromkeys((
+_OWN = (
     "score/mean", "score/std", "score/group_std", "group/zero_std_fraction", "kl/reference", "kl/reference_per_token",
     "kl/beta", "kl/update", "policy/entropy", "policy/gradient_norm", "policy/learning_rate", "policy/clip_fraction",
     "policy/ratio_max", "policy/loss", "reward/mean", "advantage/mean", "advantage/std", "rollout/logprob_gap_mean",
@@ -118,8 +118,11 @@ _OWN = dict.fromkeys((
     "learning_rate", "pm/score_mean", "pm/score_std", "margin/length_correlation", "calibration/ece",
     "calibration/temperature", "accuracy/validation", "loss/validation", "eval/accuracy", "eval/mmlu", "eval/gsm8k",
     "eval/gsm8k_fresh", "precision/loss_scale", "precision/skipped_updates",
-), "") | {"response/truncated_fraction": "response/finished_fraction", "eval/win_rate": "eval/judged_quality"}  # fmt: skip
-_OWN = {key: name or key for key, name in _OWN.items()}
+)  # fmt: skip
+_TRIMTAB = {key: key for key in _OWN} | {
+    "response/truncated_fraction": "response/finished_fraction",
+    "eval/win_rate": "eval/judged_quality",
+}
 _OURS = {"grpo": "ppo", "ppo": "ppo", "preference-model": "pm"}
 
 
@@ -318,6 +321,6 @@ DRESSES: dict[str, Dress] = {
     "trl-reward": Dress(_M, _TRL_RM, _state),
     "trl-reward-console": Dress(_M, _TRL_RM, _dicts),
     "openrlhf-rm-wandb": Dress(_M, _OPENRLHF_RM, _export),
-    "trimtab": Dress(_P | _M, _OWN, _own),
+    "trimtab": Dress(_P | _M, _TRIMTAB, _own),
 }
 """Frameworks, by the name that benches use."""

@@ -132,7 +132,7 @@ def scores(
     rows: Rows = []
     for i in range(pairs):
         a, b = (0, 1) if first[i] else (1, 0)
-        for again in range(1 if reworded is None else 2):
+        for _ in range(1 if reworded is None else 2):
             gap = (shown[i] + (rng.normal(0, reworded) if reworded else 0.0)) * (1 - same)
             both = [scale * (base[i] + gap / 2), scale * (base[i] - gap / 2)]
             row: dict[str, Any] = {
@@ -203,9 +203,9 @@ JUDGED: dict[str, Draw] = {
     "low-diversity": lambda rng, s: pairs(rng, prompts=int(4 + 20 * (1 - s)), copies=0.15 + 0.4 * s),
     "noisy-labels": lambda rng, s: scores(rng, 2000, spread=3.0, turned=0.15 + 0.2 * s),
     "pm-narrow": lambda rng, s: scores(rng, texts="narrow"),
-    "pm-self-contradiction": lambda rng, s: scores(rng, 400, spread=1.0, reworded=1.0 + 2 * s),
+    "pm-self-contradiction": lambda rng, s: scores(rng, 400, spread=2.0, reworded=1.0 + 1.5 * s),
     "pm-low-accuracy": lambda rng, s: scores(rng, spread=0.45 * (1.15 - s), blind=0.8),
-    "pm-score-collapse": lambda rng, s: scores(rng, spread=0.6, blind=0.8, same=0.95 + 0.045 * s),
+    "pm-score-collapse": lambda rng, s: scores(rng, spread=0.25, blind=0.8, same=0.95 + 0.045 * s),
     "pm-miscalibrated": lambda rng, s: scores(rng, hot=2.5 + 4 * s),
     "pm-length-bias": lambda rng, s: scores(rng, longer=1.5 + 3 * s),
 }
