@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Sequence
 
 import torch
@@ -31,7 +30,7 @@ class SmallModel:
     @torch.no_grad()
     def _hidden(self, rows: Sequence[list[int]], most: int) -> tuple[int, Tensor]:
         """(length of the beginning that was read once, at most `most`; hidden states [B, L, D] from there on)."""
-        common = min(len(os.path.commonprefix(list(rows))), most)
+        common = next((i for i in range(most) if len({row[i] for row in rows}) > 1), most)
         cache = DynamicCache(config=self._role.hf.config)
         if common:
             self._body(torch.tensor([rows[0][:common]]), use_cache=True, **{self._keyword: cache})
