@@ -71,3 +71,16 @@ def test_alike_blocks_and_single_lines_give_the_same(tmp_path: Path) -> None:
     assert len(kl) == 2_998
     assert not {1_500, 2_500} & set(kl.steps.tolist())
     assert [(s.first_line, s.count) for s in log.skipped] == [(2_501, 1)]
+
+
+def test_null_in_a_block_of_alike_lines_is_no_value(tmp_path: Path) -> None:
+    path = _large(tmp_path / "log", 3_000)
+    lines = path.read_text().splitlines()
+    lines[1_500] = '{"step": 1500, ' + ", ".join(f'"objective/{n}": null' for n in ("kl", "scores", "rlhf_reward"))
+    lines[1_500] += ', "objective/entropy": 1.0, "objective/non_score_reward": NaN}'
+    path.write_text("\n".join(lines) + "\n")
+    (log,) = read(path)
+    assert isinstance(log, Log)
+    assert len(log.series["kl/reference"]) == 2_999
+    assert len(log.series["policy/entropy_sequence"]) == 3_000
+    assert np.isnan(log.series["reward/penalty"].values[1_500])

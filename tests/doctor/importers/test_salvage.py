@@ -80,6 +80,14 @@ def test_a_state_that_was_cut_says_so_and_keeps_its_settings(tmp_path: Path) -> 
     assert _kl(log) == [0.0, 0.0625, 0.125]
 
 
+def test_a_list_that_is_not_closed_was_cut_even_between_records(tmp_path: Path) -> None:
+    text = json.dumps(grpo_rows(3))
+    for end in ("", ", ", ",\n  "):
+        log = _read(tmp_path / "log", text[:-1] + end)
+        assert log.truncated
+        assert log.rows == 3
+
+
 def test_half_a_last_line_is_told_from_rubbish_inside(tmp_path: Path) -> None:
     rows = jsonl(grpo_rows(3))
     cut = _read(tmp_path / "a", rows + '{"loss": 0.1, "kl"')

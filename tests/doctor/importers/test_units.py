@@ -349,3 +349,11 @@ def test_excerpts_with_few_names_are_recognised(tmp_path: Path) -> None:
         ({"actor/kl_coef": 0.1}, "verl"), ({"rewards_train/chosen": 0.1, "loss/train": 0.6}, "dpo"),
     ):  # fmt: skip
         assert _log(tmp_path, _rows(**columns)).framework == framework
+
+
+def test_a_judges_score_is_independent_only_beside_what_is_trained_on(tmp_path: Path) -> None:
+    beside = _log(tmp_path, _rows(policy_loss=0.1, reward=1.0, judge_score=0.5))
+    assert beside.series["eval/judge_score"].values.tolist() == [0.5] * 4
+    alone = _log(tmp_path, _rows(policy_loss=0.1, judge_score=0.5))
+    assert alone.series["score/mean"].name == "judge_score"
+    assert "eval/judge_score" not in alone.series
