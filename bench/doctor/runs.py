@@ -137,6 +137,10 @@ _COMMON = (
 )  # fmt: skip
 
 
+ABOUT_THE_UNIT = ("reward-scale", "over-constrained", "advantage-not-centred")
+"""Findings on the number of a score itself, or on a score against something else in its unit."""
+
+
 def _told(run: Drawn, dress: str) -> tuple[str, str | None]:
     with tempfile.TemporaryDirectory() as place:
         diagnosis = diagnose(write(run, dress, Path(place)))
@@ -188,9 +192,9 @@ def invariance(seeds: int) -> Iterator[tuple[str, str, tuple[str, str | None], t
         first = _told(run, dress)
         for stride in (2, 5):
             yield f"every {stride} steps", name, first, _told(run.strided(stride), dress)
-        if run.kind in ("grpo", "ppo") and id not in ("reward-scale",):
+        if run.kind in ("grpo", "ppo") and id not in ABOUT_THE_UNIT:
             for scale, shift in ((0.2, 0.0), (30.0, -7.0), (1.0, 5.0)):
-                yield f"reward x{scale:g}{shift:+g}", name, first, _told(run.rescaled(scale, shift), dress)
+                yield f"rewards x {scale:g} {shift:+g}", name, first, _told(run.relabeled(scale, shift), dress)
         yield "extra columns", name, first, _with_extras(run, dress)
         for one, two in _COMMON:
             if not {one, two} & set(barred) and all(able(DRESSES[d], run.kind, signals) for d in (one, two)):

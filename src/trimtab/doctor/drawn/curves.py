@@ -61,8 +61,16 @@ class Drawn:
         rows = np.concatenate([np.arange(at), np.arange(at + width, len(self))])
         return replace(self, steps=self.steps[rows], curves={k: v[rows] for k, v in self.curves.items()})
 
+    def relabeled(self, scale: float, shift: float) -> Drawn:
+        """The same run whose logger writes scores and rewards in another unit; training itself is not touched."""
+        curves = dict(self.curves)
+        for key, v in self.curves.items():
+            if key.startswith(("score/", "reward/")):
+                curves[key] = v * scale + (0.0 if key.endswith("std") or key == "reward/penalty" else shift)
+        return replace(self, curves=curves)
+
     def rescaled(self, scale: float, shift: float) -> Drawn:
-        """The same run with its scores in another unit; what is made of scores follows."""
+        """The same run trained on scores of another unit; what is made of scores follows."""
         levels = ("score/mean", "score/min", "score/max", "reward/mean", "eval/score")
         spreads = ("score/std", "score/group_std", "reward/std", "advantage/std", "advantage/mean", "value/return_std")
         curves = dict(self.curves)

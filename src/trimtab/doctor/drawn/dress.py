@@ -84,6 +84,7 @@ _PLAIN = {
     "eval/mmlu": "eval/mmlu", "eval/gsm8k": "eval/gsm8k", "eval/gsm8k_fresh": "eval/gsm8k_fresh",
 }  # fmt: skip
 _TRL_DPO = {
+    "sft/loss": "nll_loss",
     "loss/train": "loss", "gradient_norm": "grad_norm", "learning_rate": "learning_rate",
     "dpo/chosen_reward": "rewards/chosen", "dpo/rejected_reward": "rewards/rejected", "dpo/margin": "rewards/margins",
     "dpo/accuracy": "rewards/accuracies", "dpo/chosen_logprob": "logps/chosen",

@@ -113,7 +113,7 @@ _POLICY = (
        r"_(?:rate|frac(?:tion)?|ratio)", to("style/{0}")),
 )  # fmt: skip
 _PM = (
-    _p(r"(?:train_)?(?:acc|accuracy)|pref(?:erence)?_acc(?:uracy)?|accuracy_train", to("accuracy/train")),
+    _p(r"(?:train_)?(?:acc|accuracy)(?:_mean)?|pref(?:erence)?_acc(?:uracy)?|accuracy_train", to("accuracy/train")),
     _p(r"(?:train_)?margins?(?:_mean)?|mean_margin|reward_margins?", to("margin/mean")),
     _p(r"margins?_std", to("margin/std")),
     _p(r"(?:mean_)?chosen_(?:score|reward)s?(?:_mean)?|(?:score|reward)s?_chosen(?:_mean)?", to("pm/chosen_score")),
@@ -161,7 +161,7 @@ _TIMES = _C(
     r"|.*_(?:time|seconds|runtime|per_second|per_sec|latency|time_s|_ms)"
 )
 _HELD_OUT = _C(
-    r"(?:(?:eval(?:uation)?|validation|val|test|dev|held_?out)[_/]|valid/|valid_(?=loss|acc|reward|score|ppl))(.+)"
+    r"(?:(?:eval(?:uation)?|validation|val|test|dev|held_?out)[_/]|valid/|valid_(?=loss|acc|reward|score|ppl))+(.+)"
 )
 _INDEPENDENT = _C(
     r"(?:gold|oracle|true|ground_?truth|real|human|benchmark|judge|external|independent|golden)[_/].+"
