@@ -9,12 +9,13 @@ L-BFGS (Liu and Nocedal, 1989).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab.data.check.corpus import Corpus
+if TYPE_CHECKING:
+    from trimtab.data.check.corpus import Corpus
 
 __all__ = ["Predictions", "Sparse", "cross_validate", "difference_features", "fit_logistic"]
 
