@@ -137,7 +137,7 @@ class Log:
         path: the file or directory.
         format: what it was recognised as (`hf-log-history`, `verl-console`, `trimtab`, ...).
         framework: whose key names prescriptions should use (`trimtab`, `trl`, `verl`, `openrlhf`, `deepspeed-chat`,
-            `llama-factory`, `trlx`, `nemo-rl`, `ms-swift`, `sb3`, `unknown`).
+            `llama-factory`, `trlx`, `nemo-rl`, `ms-swift`, `sb3` and others of `importers/dialects`, else `unknown`).
         stage: what was trained.
         algorithm: `ppo`, `grpo`, `rloo`, `reinforce`, `dpo`, `kto`, `reward-model`, ...; empty where unknown.
         rows: log rows read.
