@@ -34,7 +34,7 @@ _DEMO: dict[str, dict[str, Any]] = {
         "max_new_tokens": 48,
         "batch_size": 64,
     },
-    "label": {"judge": "construction"},
+    "label": {"judge": "construction", "audit_sample": 40},
     "preference": {"epochs": 2, "learning_rate": 3e-4, "warmup_fraction": 0.1, "checkpoint_every": 26},
     "ppo": {
         "iterations": 16,

@@ -208,6 +208,11 @@ class LabelConfig(Section):
     """Several judges, by name: tables with judge, model, base_url, api_key_env, input_price, output_price; what a table
     leaves out is as in this section."""
     # what is asked
+    choose: Literal["all", "random", "active"] = "all"
+    """Which pairs get a label: all; random: budget_pairs of them, spread over the prompts; active: in rounds, those of
+    which a bag of words that learns from the labels so far is least sure."""
+    budget_pairs: Count | None = None
+    """How many pairs get a label with choose = "random" or "active"; the others are not trained on."""
     both_orders: bool = True
     """Ask with either response first and average the two verdicts."""
     samples: Count = 1
@@ -228,6 +233,9 @@ class LabelConfig(Section):
     """How votes become a label: their mean, or weighed by how well the judges agree (at least three votes)."""
     abstain: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
     """Pairs with |P(first) - .5| below this are not used for training."""
+    audit_sample: Annotated[int, Field(ge=0)] = 0
+    """So many labels, drawn by chance, are put before the likelihood judge of the reference too; how often it agrees
+    stands in the report. Changes no label; needs a chat model and readings in the constitution."""
     # how fast, and for how much
     batch_size: Count = 16
     """Judge calls at a time."""
@@ -270,6 +278,10 @@ class LabelConfig(Section):
             (named < len(self.judges), "two of label.judges are the same judge: they would give the same verdicts"),
             ("openai" in asked and any(m.judge == "openai" and not m.model for m in members),
              'judge = "openai" needs model: the name that the server knows it by'),
+            ((self.choose == "all") != (self.budget_pairs is None),
+             'choose = "random" and "active" need budget_pairs, the number of pairs that get a label; "all" has none'),
+            (self.audit_sample > 0 and asked == {"likelihood"} and all(m.model is None for m in members),
+             'audit_sample asks the likelihood judge, which is here the judge itself: set it to 0'),
             (self.max_cost is not None and bool(unpriced),
              'max_cost needs input_price or output_price of every judge = "openai"'),
             (self.samples > 1 and self.temperature == 0 and bool(asked & {"openai", "local"}),
@@ -304,8 +316,29 @@ class PreferenceConfig(Section):
     """Moves every label this far toward the other response."""
     soft_labels: bool = True
     """Train on the judge's probabilities; false: on its decisions."""
+    margin_coef: NonNegative = 1.0
+    """A pair's own margin times this is how far its chosen score is to lead; 0: margins in the data are not used."""
+    center_coef: NonNegative = 0.0
+    """Weight of the mean of (chosen score + rejected score)^2 in the loss, which keeps scores around 0."""
+    head_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the head's inputs that is dropped in each training pass; never when scores are used."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of what each trained layer adds that is dropped in each training pass; never when scores are used."""
+    group_by_prompt: bool = False
+    """Keep all pairs of a prompt in one update and read a response that stands in several of them once."""
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.15
     """Share of the prompts whose pairs are held out to measure accuracy and calibration."""
+    patience: Count | None = None
+    """Checkpoints without a lower loss/validation after which training stops and the best weights are taken; none:
+    never."""
+    members: Count = 1
+    """Models trained, each with layers and a head of its own on the shared ones; their scores are combined."""
+    bootstrap: bool = False
+    """Every member but the first learns from the prompts drawn anew with replacement."""
+    combine: Literal["mean", "min", "lower_bound"] = "mean"
+    """Score of several members: their mean, the lowest, or the mean minus pessimism times their standard deviation."""
+    pessimism: NonNegative = 1.0
+    """lower_bound: how many standard deviations are subtracted."""
     human: str | None = None
     """Pairs labeled by people, in any form that `trimtab data convert` reads, trained on beside the judge's; those of
     them that are held out are measured by themselves, too."""
@@ -315,6 +348,13 @@ class PreferenceConfig(Section):
     """Longest prompt with response in tokens; a longer pair is an error that names it."""
     checkpoint_every: Count = 200
     """Updates between checkpoints."""
+
+    @model_validator(mode="after")
+    def _combinations(self) -> Self:
+        if self.members == 1 and (self.bootstrap or self.combine != "mean"):
+            what = "bootstrap" if self.bootstrap else f'combine = "{self.combine}"'
+            raise ValueError(f"{what} is about several members: set members to 2 or more")
+        return self
 
 
 class PPOConfig(Section):

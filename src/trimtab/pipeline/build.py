@@ -81,7 +81,7 @@ class Workshop:
         """The judges that label, each in every wording."""
         config = self.project.config
         return load_panel(
-            config.label, seed=config.project.seed, directory=self.project.directory, models=self._judge_model,
+            config.label, seed=config.project.seed, directory=self.project.directory, models=self.judge_model,
             budget=budget,
         )  # fmt: skip
 
@@ -89,7 +89,7 @@ class Workshop:
         """The first of the judges that label."""
         return self.judges()[0]
 
-    def _judge_model(self, member: LabelConfig) -> tuple[str, Callable[[], tuple[CausalModel, TextCodec]]]:
+    def judge_model(self, member: LabelConfig) -> tuple[str, Callable[[], tuple[CausalModel, TextCodec]]]:
         """What stands for the weights of a judge's model, and how to load it."""
         config, own = self.project.config.model, member.model
 

@@ -10,12 +10,14 @@ from typing import Any
 from trimtab.data.pairs import read_candidates, write_pairs
 from trimtab.data.records import CandidatePair
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.labeling.aggregate import Label, aggregate
+from trimtab.labeling.aggregate import Label, aggregate, weigh_judges
 from trimtab.labeling.budget import Budget, Estimate
 from trimtab.labeling.labels import LabelSummary, estimate_labels, label_pairs, summarise, to_pairs
 from trimtab.labeling.protocol import JudgeIdentity, Outcome
+from trimtab.labeling.rounds import label_in_rounds
 from trimtab.labeling.store import LabelStore
 from trimtab.pipeline.build import Workshop
+from trimtab.pipeline.second_opinion import second_opinion
 from trimtab.runs.files import write_jsonl
 from trimtab.runs.progress import progress
 
@@ -25,17 +27,23 @@ __all__ = ["estimate_stage", "run_label"]
 def run_label(shop: Workshop) -> dict[str, Any]:
     """Label the run's pairs (see `pipeline.work`)."""
     config, target = shop.project.config.label, shop.run.artifact("label")
-    candidates = read_candidates(shop.run.artifact("sample") / "pairs.jsonl")
+    everything = read_candidates(shop.run.artifact("sample") / "pairs.jsonl")
     budget = Budget(config.max_cost, config.max_calls)
     judges = shop.judges(budget)
     bar, report = _counter(budget)
     began = time.monotonic()
-    with LabelStore(shop.project.label_store) as store, bar:
-        labels = label_pairs(
-            candidates, judges, shop.project.constitution, aggregation=config.aggregation, store=store, budget=budget,
+
+    def ask(pairs: Sequence[CandidatePair]) -> list[Label]:
+        return label_pairs(
+            pairs, judges, shop.project.constitution, aggregation=config.aggregation, store=store, budget=budget,
             progress=report, **_asked(shop),
         )  # fmt: skip
-    seconds = time.monotonic() - began
+
+    with LabelStore(shop.project.label_store) as store:
+        with bar:
+            candidates, labels = _chosen(shop, everything, ask)
+        seconds = time.monotonic() - began
+        opinion = second_opinion(shop, candidates, labels, store) if config.audit_sample else {}
     pairs = to_pairs(candidates, labels, abstain=config.abstain)
     write_jsonl(target / "labels.jsonl", (_record(label) for label in labels))
     write_pairs(target / "pairs.jsonl", pairs)
@@ -48,6 +56,8 @@ def run_label(shop: Workshop) -> dict[str, Any]:
         "constitution": constitution.name,
         "constitution_hash": constitution.hash,
         "principles": [{"id": p.id, "text": p.text, "weight": p.weight} for p in constitution.principles],
+        "candidates": len(everything),
+        "choose": config.choose,
         "labels": summary.n,
         "pairs": len(pairs),
         "outcomes": {str(outcome): count for outcome, count in summary.counts.items()},
@@ -63,6 +73,7 @@ def run_label(shop: Workshop) -> dict[str, Any]:
         "cost": summary.cost,
         "judges": _cards(labels) if len(judges) > 1 else [],
         "by_principle": _by_principle(labels),
+        "second_opinion": opinion,
     }
 
 
@@ -83,6 +94,22 @@ def estimate_stage(shop: Workshop) -> list[Estimate]:
     finally:
         if store is not None:
             store.close()
+
+
+def _chosen(
+    shop: Workshop, pairs: Sequence[CandidatePair], ask: Callable[[Sequence[CandidatePair]], list[Label]]
+) -> tuple[Sequence[CandidatePair], list[Label]]:
+    """The pairs that get a label, and their labels."""
+    config = shop.project.config
+    label = config.label
+    if label.choose == "all" or label.budget_pairs is None:
+        return pairs, ask(pairs)
+    chosen, labels = label_in_rounds(pairs, label.budget_pairs, ask, how=label.choose, seed=config.project.seed)
+    if label.aggregation == "dawid-skene":
+        # judges are weighed by all of their votes, not by those of a round
+        principles = {p.id: p.weight for p in shop.project.constitution.counted}
+        labels = weigh_judges(labels, weights=principles if label.principles == "each" else None)
+    return chosen, labels
 
 
 def _asked(shop: Workshop) -> dict[str, Any]:

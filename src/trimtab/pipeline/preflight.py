@@ -62,9 +62,25 @@ def check(project: Project, stages: Collection[StageName], say: Callable[[str], 
             'sample.source = "contrast" puts a reading into the system message, and this model has no chat template',
             'use sample.source = "samples", or a chat model with model.chat_template = "auto"',
         )
+    if "label" in stages and config.label.audit_sample:
+        _check_second_opinion(project, codec)
     if "sft" in stages and config.sft.source == "constitution":
         check_revisable(codec, project.constitution)
     _check_files(project, stages, codec, getattr(settings, "max_position_embeddings", None), say)
+
+
+def _check_second_opinion(project: Project, codec: TextCodec) -> None:
+    """The likelihood judge puts readings into the system message."""
+    lacking = project.constitution.lacking(("reading", "opposite"))
+    if codec.chat and not lacking:
+        return
+    why = f"of {', '.join(lacking)} there is none" if lacking else "this model has no chat template"
+    raise TrimtabError(
+        ErrorKind.CONFIG,
+        f"label.audit_sample = {project.config.label.audit_sample} asks the likelihood judge, which puts reading and "
+        f"opposite of a principle into the system message: {why}",
+        "set label.audit_sample = 0, or add what is missing",
+    )
 
 
 def _check_scorers(project: Project) -> None:

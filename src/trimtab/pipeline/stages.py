@@ -97,7 +97,7 @@ def _sample(project: Project) -> Any:
 
 _HOW_FAST = {
     "batch_size", "timeout_s", "requests_per_minute", "tokens_per_minute", "input_price", "output_price", "max_cost",
-    "max_calls", "api_key_env",
+    "max_calls", "api_key_env", "audit_sample",
 }  # fmt: skip
 """Settings of the label section that change no label."""
 

@@ -24,6 +24,9 @@ _SOURCES = {
 }
 
 
+_CHOSEN = {"random": "by chance", "active": "by what they were expected to tell"}
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One stage: `status` in a word, what it did, and its figures as (name, value)."""
@@ -125,8 +128,10 @@ def _label(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
     judge = str(result.get("judge") or _setting(facts, "label", "judge") or "")
     outcomes = result.get("outcomes")
     counts = outcomes.items() if isinstance(outcomes, Mapping) else []
-    return f"Judge: {judge}." if judge else "", [
+    return _about_judge(judge, result), [
         *((f"outcome {name}", _count(count)) for name, count in counts if count),
+        ("pairs in all", _count(result.get("candidates")) if result.get("choose") in _CHOSEN else None),
+        ("chosen for a label", _CHOSEN.get(str(result.get("choose")))),
         ("pairs to learn from", _count(result.get("pairs"))),
         ("mean strength |P − ½|", _figure(result.get("mean_strength"))),
         ("mean order gap", _figure(result.get("mean_order_gap"))),
@@ -138,6 +143,27 @@ def _label(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
         ("tokens of the judge", _count(result.get("tokens"))),
         ("cost of the judge", _figure(result.get("cost"))),
     ]
+
+
+def _about_judge(judge: str, result: Mapping[str, Any]) -> str:
+    """Who labeled, and what the run itself knows of how good the labels are."""
+    text = f"Judge: {judge}." if judge else ""
+    if judge == "construction":
+        text += (
+            " No judge was asked: the response sampled under a principle's reading counts as the better one, whatever "
+            "it says and whatever people would prefer."
+        )
+    opinion = result.get("second_opinion")
+    seen = opinion if isinstance(opinion, Mapping) else {}
+    agreement = figure_of(seen.get("agreement"))
+    if agreement is None:
+        return text
+    known = with_interval(agreement.value, agreement.low, agreement.high, percent=True)
+    of = f" {agreement.n}" if agreement.n is not None else ""
+    text += f" The {seen.get('judge') or 'second'} judge, asked about{of} of the labels, agrees with {known}."
+    if agreement.known and not agreement.above(0.5):
+        text += " That cannot be told from guessing." if not agreement.below(0.5) else " That is less than guessing."
+    return text.strip()
 
 
 def _verdicts(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:
