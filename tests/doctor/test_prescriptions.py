@@ -231,3 +231,8 @@ def test_different_values_of_one_setting_contradict_each_other() -> None:
     first, second = _told("value-not-learning", "diverging-loss")
     clips = [p.set.get("ppo.value_clip_range") for f in (first, second) for p in f.prescriptions]
     assert [c for c in clips if c is not None] == [0.5]
+
+
+def test_settings_of_another_version_hinder_no_prescription() -> None:
+    log = _log("trimtab", config={**OURS, "ppo.max_new_tokens": 48, "label.min_gap": 0.1, "gone.knob": 1})
+    assert _settings("truncated-responses", log)["ppo.max_new_tokens"] == 96

@@ -129,3 +129,11 @@ def test_a_logged_metric_without_a_number_is_not_a_broken_run() -> None:
     holes[::7] = NAN
     found = severities(drawn.log({**values, "dpo/chosen_reward": holes}, Stage.DIRECT))
     assert found == {"nan-inf": Severity.INFO}
+
+
+def test_a_short_run_that_is_there_as_a_whole_is_no_excerpt() -> None:
+    flat = np.array([0.63, 0.72, 0.7, 0.5, 0.61, 0.66, 0.66, 0.68, 0.65, 0.71, 0.66, 0.66, 0.6, 0.65, 0.69, 0.7])
+    assert not severities(drawn.log({"score/mean": flat}, planned=16))
+    assert "reward-not-improving" in severities(
+        drawn.log({"score/mean": flat}, steps=np.arange(1, 17) * 80, planned=1287)
+    )

@@ -222,7 +222,8 @@ def _accepted(settings: Mapping[str, Any], log: Log) -> bool:
     tree: dict[str, dict[str, Any]] = {}
     for key, value in {**_flat(log.config), **settings}.items():
         section, _, name = key.partition(".")
-        if name and section in Config.model_fields:
+        known = getattr(getattr(Config.model_fields.get(section), "annotation", None), "model_fields", {})
+        if name in known:  # a run of another version may have settings that this one lacks
             tree.setdefault(section, {})[name] = value
     try:
         Config.model_validate(tree)

@@ -27,6 +27,7 @@ from trimtab.doctor.finding import Finding, NotDiagnosable
 
 __all__ = ["RULES", "Progress", "changed_since", "progress", "swings"]
 
+_FEW_STEPS = 50
 _FIRM = 3.0
 """Standard errors from which a change of level counts."""
 
@@ -140,6 +141,8 @@ def _excerpt(r: Reading, track: Track) -> Finding | None:
         return None
     if (track.steps[-1] - track.steps[0]) < 0.5 * r.log.planned_steps:
         return None
+    if r.log.planned_steps < _FEW_STEPS:
+        return None  # no excerpt of a long run, but a short one: a trend needs its points
     half = len(track) // 2
     first, second = track.values[:half], track.values[half:]
     spread = sqrt((float(first.var(ddof=1)) + float(second.var(ddof=1))) / 2)

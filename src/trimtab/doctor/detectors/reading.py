@@ -38,6 +38,14 @@ class Track:
         """The name that the log has for it."""
         return self.series.name
 
+    @property
+    def called(self) -> str:
+        """What sentences call it: the log's name, and what was done with it."""
+        derived = self.series.derived
+        if not derived:
+            return self.name
+        return derived if self.name in derived else f"{self.name} ({derived})"
+
     @cached_property
     def ends(self) -> tuple[float, float]:
         """Medians of the first and the last fifth."""

@@ -81,7 +81,7 @@ def ruled_out(id: str, what: str, **values: Any) -> Message:
 def figure(what: str, track: Track, *, step: int | None = None, value: float | None = None, **values: Any) -> Evidence:
     """One figure about a series with its curve: the catalogue's `figure.<what>`."""
     shown = value if value is not None and np.isfinite(value) else None
-    told = {"name": track.name, **({"step": step} if step is not None else {}), **values}
+    told = {"name": track.called, **({"step": step} if step is not None else {}), **values}
     if value is not None:
         told.setdefault("value", value)
     return Evidence(Message(f"figure.{what}", told), track.name, step, shown, track.curve)
