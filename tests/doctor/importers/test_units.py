@@ -357,3 +357,37 @@ def test_a_judges_score_is_independent_only_beside_what_is_trained_on(tmp_path: 
     alone = _log(tmp_path, _rows(policy_loss=0.1, judge_score=0.5))
     assert alone.series["score/mean"].name == "judge_score"
     assert "eval/judge_score" not in alone.series
+
+
+def test_names_of_no_framework_are_known_with_groups_of_their_own(tmp_path: Path) -> None:
+    log = _log(
+        tmp_path,
+        _rows(
+            **{
+                "policy/entropy": 1.2,
+                "policy/clipfrac": 0.1,
+                "policy/approx_kl": 0.01,
+                "value/loss": 0.3,
+                "value/explained_variance": 0.6,
+                "gen/len_mean": 50.0,
+                "reward/mean": 0.5,
+            }
+        ),
+    )
+    wanted = {
+        "policy/entropy": 1.2,
+        "policy/clip_fraction": 0.1,
+        "kl/update": 0.01,
+        "value/loss": 0.3,
+        "value/explained_variance": 0.6,
+        "response/length_mean": 50.0,
+        "score/mean": 0.5,
+    }
+    assert {key: float(log.series[key].values[0]) for key in wanted if key in log.series} == wanted
+    assert not log.unmapped
+
+
+@pytest.mark.parametrize("name", ["eval/reward", "misc/bonus", "value/mean"])
+def test_a_group_makes_no_score_of_what_is_none(tmp_path: Path, name: str) -> None:
+    log = _log(tmp_path, _rows(**{"reward/mean": 0.5, "policy/entropy": 1.0, name: 7.0}))
+    assert not [s for s in log.series.values() if s.name == name and s.key.startswith("score/")]

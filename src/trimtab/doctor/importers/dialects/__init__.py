@@ -45,7 +45,9 @@ def recognise(names: frozenset[str], hint: str = "") -> Dialect:
         return best[2]
     return max(
         (generic.PLAIN, generic.SUPERVISED, generic.PAIRS, generic.PLAIN_DIRECT),
-        key=lambda d: sum(_weight(d, n) for n in both),
+        key=lambda d: (
+            sum(_weight(d, n) for n in both) + 0.5 * sum(_regrouped(generic.normal(n), d) is not None for n in names)
+        ),
     )
 
 
@@ -91,10 +93,24 @@ def _elsewhere(name: str, dialect: Dialect) -> Meaning | None:
     if generic.is_bookkeeping(name):
         return ignore()
     if dialect.framework == "unknown":
-        return None
+        return _regrouped(name, dialect)
     general = {"direct": generic.PLAIN_DIRECT, "pm": generic.PAIRS, "policy": generic.PLAIN}.get(dialect.stage.value)
     found = (general or generic.SUPERVISED).meaning(name)
     return found if found is None or not found.key.startswith(("score/", "kl/")) or "/" not in name else None
+
+
+def _regrouped(name: str, dialect: Dialect) -> Meaning | None:
+    """The meaning of a name that groups by slashes what others write in one word; parts of a score are not guessed."""
+    if dialect.meaning(name) is not None:
+        return None
+    for form in generic.regrouped(name):
+        found = dialect.meaning(form)
+        if found is not None and found.key and (not found.key.startswith("score/") or found.key in _WHOLE_SCORES):
+            return found
+    return None
+
+
+_WHOLE_SCORES = frozenset(f"score/{n}" for n in ("mean", "std", "min", "max", "group_std"))
 
 
 def _held_out(name: str, dialect: Dialect) -> Meaning:

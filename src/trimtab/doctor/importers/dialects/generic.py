@@ -11,7 +11,17 @@ import re
 from trimtab.doctor.importers.dialects.base import Dialect, Meaning, complement, ignore, to, unclear
 from trimtab.doctor.log import Estimator, Stage
 
-__all__ = ["PAIRS", "PLAIN", "PLAIN_DIRECT", "SUPERVISED", "held_out_name", "independent", "is_bookkeeping", "normal"]
+__all__ = [
+    "PAIRS",
+    "PLAIN",
+    "PLAIN_DIRECT",
+    "SUPERVISED",
+    "held_out_name",
+    "independent",
+    "is_bookkeeping",
+    "normal",
+    "regrouped",
+]
 
 E = Estimator
 _C = re.compile
@@ -185,6 +195,25 @@ def held_out_name(name: str) -> str | None:
     """The name without the prefix that says it was measured on held-out data; None without one."""
     match = _HELD_OUT.fullmatch(name)
     return match.group(1) if match else None
+
+
+_NEUTRAL = frozenset(
+    "policy actor gen generation rollout rollouts ppo grpo rloo rl stats metrics optim optimizer algo batch sampling"
+    " response responses completion completions".split()
+)
+
+
+def regrouped(name: str) -> tuple[str, ...]:
+    """Other forms of a name (normal) with a group of its own: `policy/entropy` is also `policy_entropy` and `entropy`.
+
+    What is left of a name without its group says the same only where the group says who made the number; `value/loss`
+    is no `loss`, and a `reward/...` that nobody knows may be a part of the reward.
+    """
+    head, slash, tail = name.partition("/")
+    if not slash or held_out_name(name) is not None:
+        return ()
+    whole = name.replace("/", "_")
+    return (whole, tail, tail.replace("/", "_")) if head in _NEUTRAL else (whole,)
 
 
 def independent(name: str) -> Meaning | None:
