@@ -28,6 +28,15 @@ def label(
     max_calls: Annotated[
         int | None, typer.Option("--max-calls", metavar="N", min=1, help="Make no more calls, retries included.")
     ] = None,
+    pairs: Annotated[
+        int | None,
+        typer.Option(
+            "--pairs",
+            metavar="N",
+            min=1,
+            help="Label only N pairs, chosen in rounds by what they are expected to tell.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print calls, tokens, cost and time that are left; ask nobody.")
     ] = False,
@@ -42,7 +51,9 @@ def label(
     """
     from trimtab.cli.stages import stage
 
-    changed = list(settings or [])
+    # before --set, which may choose otherwise
+    changed = [f"label.budget_pairs={pairs}", "label.choose=active"] if pairs is not None else []
+    changed += settings or []
     changed += [f"label.max_cost={max_cost}"] if max_cost is not None else []
     changed += [f"label.max_calls={max_calls}"] if max_calls is not None else []
     if not dry_run:

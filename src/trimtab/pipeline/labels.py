@@ -10,6 +10,7 @@ from typing import Any
 from trimtab.data.pairs import read_candidates, write_pairs
 from trimtab.data.records import CandidatePair
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.labeling.active import choose
 from trimtab.labeling.aggregate import Label, aggregate, weigh_judges
 from trimtab.labeling.budget import Budget, Estimate
 from trimtab.labeling.labels import LabelSummary, estimate_labels, label_pairs, summarise, to_pairs
@@ -19,7 +20,7 @@ from trimtab.labeling.store import LabelStore
 from trimtab.pipeline.build import Workshop
 from trimtab.pipeline.second_opinion import second_opinion
 from trimtab.runs.files import write_jsonl
-from trimtab.runs.progress import progress
+from trimtab.runs.progress import Progress, progress
 
 __all__ = ["estimate_stage", "run_label"]
 
@@ -30,17 +31,17 @@ def run_label(shop: Workshop) -> dict[str, Any]:
     everything = read_candidates(shop.run.artifact("sample") / "pairs.jsonl")
     budget = Budget(config.max_cost, config.max_calls)
     judges = shop.judges(budget)
-    bar, report = _counter(budget)
+    counter = _Counter(budget, min(config.budget_pairs or len(everything), len(everything)))
     began = time.monotonic()
 
     def ask(pairs: Sequence[CandidatePair]) -> list[Label]:
         return label_pairs(
             pairs, judges, shop.project.constitution, aggregation=config.aggregation, store=store, budget=budget,
-            progress=report, **_asked(shop),
+            progress=counter.of_round(len(pairs)), **_asked(shop),
         )  # fmt: skip
 
     with LabelStore(shop.project.label_store) as store:
-        with bar:
+        with counter.bar:
             candidates, labels = _chosen(shop, everything, ask)
         seconds = time.monotonic() - began
         opinion = second_opinion(shop, candidates, labels, store) if config.audit_sample else {}
@@ -86,11 +87,16 @@ def estimate_stage(shop: Workshop) -> list[Estimate]:
     path = shop.run.artifact("sample") / "pairs.jsonl"
     if not path.is_file():
         raise TrimtabError(ErrorKind.RUN, f"{path}: no pairs have been sampled yet", "run first: trimtab sample")
+    config, pairs = shop.project.config, read_candidates(path)
+    if config.label.budget_pairs is not None:
+        # which pairs an active choice comes to is not known before the verdicts are: any will do
+        some = choose(pairs, config.label.budget_pairs, rule="random", seed=config.project.seed)
+        pairs = [pairs[i] for i in some.tolist()]
     judges, constitution, store = shop.judges(), shop.project.constitution, None
     if shop.project.label_store.is_file():
         store = LabelStore(shop.project.label_store)
     try:
-        return estimate_labels(read_candidates(path), judges, constitution, store=store, **_asked(shop))
+        return estimate_labels(pairs, judges, constitution, store=store, **_asked(shop))
     finally:
         if store is not None:
             store.close()
@@ -125,16 +131,26 @@ def _asked(shop: Workshop) -> dict[str, Any]:
     }
 
 
-def _counter(budget: Budget) -> tuple[Any, Callable[[int, int], None]]:
-    """A progress bar that shows what has been spent."""
-    bar = progress(None, "label")
+class _Counter:
+    """A progress bar over all rounds that shows what has been spent."""
 
-    def report(done: int, total: int) -> None:
-        if bar.total is None:
-            bar.start_from(done, total)
-        bar.advance(done - bar.done, **({"cost": budget.cost} if budget.cost else {}))
+    def __init__(self, budget: Budget, pairs: int) -> None:
+        self.bar: Progress = progress(None, "label")
+        self._budget, self._pairs = budget, pairs
+        self._before = self._round = 0
 
-    return bar, report
+    def of_round(self, pairs: int) -> Callable[[int, int], None]:
+        """What a round over so many pairs reports to."""
+        self._before += self._round
+
+        def report(done: int, total: int) -> None:
+            self._round = total
+            if self.bar.total is None:
+                self.bar.start_from(done, round(total * self._pairs / max(pairs, 1)))
+            cost = {"cost": self._budget.cost} if self._budget.cost else {}
+            self.bar.advance(self._before + done - self.bar.done, **cost)
+
+        return report
 
 
 def _record(label: Label) -> dict[str, Any]:
