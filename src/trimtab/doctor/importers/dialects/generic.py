@@ -197,9 +197,9 @@ def held_out_name(name: str) -> str | None:
     return match.group(1) if match else None
 
 
-_NEUTRAL = frozenset(
-    "policy actor gen generation rollout rollouts ppo grpo rloo rl stats metrics optim optimizer algo batch sampling"
-    " response responses completion completions".split()
+_NEUTRAL = _C(
+    r"policy|actor|gen|generation|rollouts?|ppo|grpo|rloo|rl|stats|metrics|optim|optimizer|algo|batch|sampling"
+    r"|responses?|completions?"
 )
 
 
@@ -213,7 +213,7 @@ def regrouped(name: str) -> tuple[str, ...]:
     if not slash or held_out_name(name) is not None:
         return ()
     whole = name.replace("/", "_")
-    return (whole, tail, tail.replace("/", "_")) if head in _NEUTRAL else (whole,)
+    return (whole, tail, tail.replace("/", "_")) if _NEUTRAL.fullmatch(head) else (whole,)
 
 
 def independent(name: str) -> Meaning | None:
