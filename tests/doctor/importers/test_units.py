@@ -391,3 +391,8 @@ def test_names_of_no_framework_are_known_with_groups_of_their_own(tmp_path: Path
 def test_a_group_makes_no_score_of_what_is_none(tmp_path: Path, name: str) -> None:
     log = _log(tmp_path, _rows(**{"reward/mean": 0.5, "policy/entropy": 1.0, name: 7.0}))
     assert not [s for s in log.series.values() if s.name == name and s.key.startswith("score/")]
+
+
+def test_a_trainer_that_logs_token_accuracy_is_sft(tmp_path: Path) -> None:
+    columns = {"loss": 1.9, "grad_norm": 0.8, "learning_rate": 1e-5, "mean_token_accuracy": 0.6, "epoch": 0.1}
+    assert _log(tmp_path, _rows(**columns)).stage.value == "sft"

@@ -250,7 +250,8 @@ _REWARD = Dialect(
 
 _SFT = Dialect(
     "trl-sft", "trl", Stage.SFT, "sft",
-    (frozenset({"loss", "mean_token_accuracy", "epoch", "step"}), frozenset({"loss", "mean_token_accuracy"})),
+    (frozenset({"loss", "mean_token_accuracy", "epoch", "step"}), frozenset({"loss", "mean_token_accuracy"}),
+     frozenset({"loss", "mean_token_accuracy", "learning_rate", "epoch"})),
     _DIRECT, without=frozenset({"reward", "rewards/chosen"}),
 )  # fmt: skip
 _TRAINER = Dialect(
