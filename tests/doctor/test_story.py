@@ -8,6 +8,7 @@ import pytest
 import drawn_logs as drawn
 from trimtab.doctor.driver import diagnose_materials
 from trimtab.doctor.finding import Finding, Message, Severity
+from trimtab.doctor.log import Stage
 from trimtab.doctor.story import LEADS_TO, tell
 
 INFO, WARNING, CRITICAL = Severity.INFO, Severity.WARNING, Severity.CRITICAL
@@ -142,3 +143,25 @@ def test_nothing_hangs_under_itself() -> None:
                 assert here not in seen
                 seen.add(here)
                 here = parent[here]
+
+
+def test_what_was_there_before_the_first_update_is_no_work_of_the_preference_model() -> None:
+    def chain(onset: int) -> str | None:
+        staged = [(found("pm-overfit", 50), "pm"), (found("kl-explosion", onset, CRITICAL), "policy")]
+        return {f.id: f.because_of for f in tell(staged, 200)[0]}["kl-explosion"]
+
+    assert chain(1) is None
+    assert chain(40) == "pm-overfit"
+
+
+def test_an_interval_that_holds_the_training_accuracy_shows_no_overfitting() -> None:
+    def overfits(high: float) -> bool:
+        log = drawn.log({
+            "accuracy/train": np.full(60, 0.74) + 0.01 * np.sin(np.arange(60)),
+            "accuracy/validation": (np.array([10, 20, 30]), [0.60, 0.62, 0.62]),
+            "accuracy/validation_high": (np.array([10, 20, 30]), [high] * 3),
+        }, Stage.PREFERENCE_MODEL)  # fmt: skip
+        return any(f.id == "pm-overfit" for f in diagnose_materials([log]).findings)
+
+    assert overfits(0.65)
+    assert not overfits(0.75)

@@ -103,10 +103,12 @@ _UPSTREAM = ("label", "sample", "sft", "pm", "policy", "direct", "eval")
 _QUIET_ROOTS = frozenset({"invalid-metric", "unit-unknown", "log-truncated"})
 """Faults of the log, not of the run: another loud finding is the root before one of these."""
 
-_REACH = 3
+_REACH = 2
 """Edges between findings of two stages: what lies between them may not be logged. In one stage it has to be there."""
 _OF_THE_WHOLE = frozenset({"reward-not-improving", "value-not-learning", "policy-not-moving", "pm-low-accuracy"})
-"""Said of a run as a whole, from its first step on: what sets in during its first third can be the cause."""
+"""Said of a run as a whole, from its first step on: what sets in before its last third can be the cause."""
+_OF_THE_SCORE = _OF_THE_WHOLE | {"no-reward-signal", "reward-scale", "reward-noise"}
+"""Can be a fault of the score from the first step on."""
 
 Staged = tuple[Finding, str]
 """A finding, and the stage that it was made in (`Stage` value; empty for judgments and data)."""
@@ -193,9 +195,11 @@ def _onset(finding: Finding) -> float:
 def _before(parent: Finding, above: str, child: Finding, stage: str, slack: float) -> bool:
     """Whether the parent came first: an earlier stage, or in one stage an earlier onset."""
     if _rank(above) != _rank(stage):
-        return _rank(above) < _rank(stage)
+        # what was so before the first update is no work of what the policy was trained on
+        at_once = child.onset_step is not None and child.onset_step <= 1 and child.id not in _OF_THE_SCORE
+        return _rank(above) < _rank(stage) and not at_once
     if child.id in _OF_THE_WHOLE:
-        slack *= 3
+        slack *= 6
     return _onset(parent) <= _onset(child) + slack
 
 
