@@ -48,8 +48,8 @@ def healthy() -> dict[str, Any]:
         by_kind[case.name.split("/")[0]].append(case)
     for kind, of in by_kind.items():
         read = [c.peer for c in of if c.peer is not None and c.peer.readable]
-        print(f"  {kind:18s} alarmed {sum(bool(c.loud) for c in of):3d}/{len(of):<3d}   "
-              f"rldoctor {sum(bool(p.loud) for p in read):3d}/{len(read)} read")  # fmt: skip
+        theirs = f"rldoctor {sum(bool(p.loud) for p in read):3d}/{len(read)} read" if kind in ("grpo", "ppo") else ""
+        print(f"  {kind:18s} alarmed {sum(bool(c.loud) for c in of):3d}/{len(of):<3d}   {theirs}")
     return {
         "runs": len(cases), "alarmed": sum(bool(c.loud) for c in cases), "critical": critical,
         "judgments": len(judged), "judgments_alarmed": sum(bool(c.loud) for c in judged),
@@ -71,6 +71,7 @@ def faults(seeds: int) -> dict[str, Any]:
         onset = f"{100 * np.median(errors):+.0f}, {100 * max(errors, key=abs):+.0f}" if errors else "there all along"
         rival = [c.peer for c in cases if c.peer is not None]
         theirs = f"{sum(p.names(str(cases[0].expected)) for p in rival)}/{len(rival)}" if rival else ""
+        theirs = "no detector" if rival and cases[0].expected not in peer.KNOWS else theirs
         print(f"  {id:46s} {found:3d}/{len(cases):<3d} {root:3d}/{len(cases):<3d}  {onset:>37s}  {theirs}")
         out[id] = {"found": found, "root": root, "of": len(cases)}
     weak = [id for id, o in out.items() if o["found"] < 0.9 * o["of"]]

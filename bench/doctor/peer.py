@@ -26,6 +26,9 @@ SPEAKS_OF = {
 }  # fmt: skip
 
 
+KNOWS = frozenset(id for ids in SPEAKS_OF.values() for id in ids)
+
+
 class Said(NamedTuple):
     """Detectors at warning or above, and whether the file could be read."""
 

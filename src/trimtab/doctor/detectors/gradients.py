@@ -297,7 +297,8 @@ def _diverging(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if returns is not None and returns.late > 0 and (returns.late / max(returns.early, 1e-12)) ** 2 > 0.5 * end / low:
         return  # the returns spread as much: the error has not grown against what is to be predicted
     whole = Track(track.series, track.steps, np.log(values), track.rows)
-    at = whole.departure(up=True) or half.step(0)
+    learned = min(int(np.argmin(whole.slow)), len(whole) - 10)  # a cold critic's first rows lie above that as well
+    at = whole.since(max(learned, 0)).departure(up=True) or half.step(0)
     told = [ends(track), figure("factor", track, value=end / low, factor=end / low, low=low, end=end)]
     yield finding(
         id,

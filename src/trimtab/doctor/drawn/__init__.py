@@ -69,7 +69,7 @@ def demo(name: str, directory: Path) -> Path:
     """
     if name not in NAMES:
         raise ValueError(f"no demo of the name {name!r}; there are {', '.join(NAMES)}")
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    rng = np.random.default_rng(zlib.crc32(f"{name}, drawn".encode()))
     if name == "healthy":
         return write(sound("grpo", rng, "plain", 200), "trl-grpo", directory)
     if name == "unit-unknown":

@@ -7,6 +7,8 @@ fractions of 0-.15, explained variance rising to .4-.9 from a cold critic's nega
 
 from __future__ import annotations
 
+from math import erf, sqrt
+
 import numpy as np
 
 from trimtab.doctor.drawn.curves import Drawn, Floats, Generator, batch_noise, heavy, positive, saturating, share
@@ -211,6 +213,15 @@ def _pairs_right(rng: Generator, level: Floats, batch: int) -> Floats:
     return right
 
 
+def _calibrated(margin: Floats) -> tuple[Floats, Floats]:
+    """[n] share of pairs ordered right, and [n] mean loss; margins are normal with variance 2 `margin`."""
+    z, weight = np.polynomial.hermite_e.hermegauss(31)
+    weight = weight / weight.sum()
+    drawn = margin[:, None] + np.sqrt(2 * np.maximum(margin, 0))[:, None] * z
+    right = np.array([0.5 * (1 + erf(0.5 * sqrt(max(m, 0.0)))) for m in margin])
+    return right, np.logaddexp(0, -drawn) @ weight
+
+
 def direct(rng: Generator, kind: str = "plain", rows: int | None = None) -> Drawn:
     """A sound DPO run: both implicit rewards may fall, the margin grows, held-out accuracy follows."""
     n = rows or _rows(rng, kind)
@@ -218,8 +229,8 @@ def direct(rng: Generator, kind: str = "plain", rows: int | None = None) -> Draw
     if kind == "warm-up":
         way = way * np.clip(np.arange(n) / (0.1 * n), 0, 1)
     batch = int(rng.choice([4, 8])) if kind == "small-batch" else int(rng.choice([16, 32, 64, 128]))
-    top = rng.uniform(0.62, 0.78) if kind != "strong" else rng.uniform(0.8, 0.9)
-    margin = way * (rng.uniform(0.15, 1.2) if kind != "strong" else rng.uniform(1.2, 2.5))
+    gained = rng.uniform(0.15, 1.2) if kind != "strong" else rng.uniform(1.2, 2.5)
+    margin = way * gained
     chosen = way * (rng.uniform(-0.9, -0.4) if kind == "falling-both" else rng.uniform(-0.3, 0.3))
     jitter = 1.2 / np.sqrt(batch) * np.maximum(margin, 0.05)
     logp = -rng.uniform(60, 400)
@@ -229,11 +240,11 @@ def direct(rng: Generator, kind: str = "plain", rows: int | None = None) -> Draw
         "dpo/margin": margin + jitter * batch_noise(rng, n),
     }
     curves["dpo/rejected_reward"] = curves["dpo/chosen_reward"] - curves["dpo/margin"]
-    curves["dpo/accuracy"] = _pairs_right(rng, 0.5 + (top - 0.5) * np.minimum(1, 1.3 * way), batch)
-    spread = 1.3 * np.maximum(margin, 0.02)
-    curves["loss/train"] = np.maximum(
-        np.log1p(np.exp(-margin)) + 0.12 * spread**2 + 0.25 / np.sqrt(batch) * spread * batch_noise(rng, n), 0.02
-    )
+    # margins of a calibrated policy: normal with variance twice their mean, so that labels follow sigmoid(margin)
+    right, loss = _calibrated(margin)
+    curves["dpo/accuracy"] = _pairs_right(rng, right, batch)
+    spread = np.sqrt(2 * np.maximum(margin, 1e-3))
+    curves["loss/train"] = np.maximum(loss + 0.4 * spread / np.sqrt(batch) * batch_noise(rng, n), 0.02)
     wide = abs(logp) * 0.25 / np.sqrt(batch)
     curves["dpo/chosen_logprob"] = logp + chosen / max(beta, 0.1) + wide * batch_noise(rng, n)
     curves["dpo/rejected_logprob"] = logp * 1.05 + (chosen - margin) / max(beta, 0.1) + wide * batch_noise(rng, n)
@@ -241,8 +252,9 @@ def direct(rng: Generator, kind: str = "plain", rows: int | None = None) -> Draw
     curves["gradient_norm"] = _gradient(rng, n, rng.uniform(0.5, 20))
     curves["learning_rate"] = _rate(rng, n, 0.1, float(rng.choice([5e-7, 1e-6, 5e-6])))
     held = rng.choice([256, 512, 1000])
-    curves["accuracy/validation"] = rng.binomial(int(held), 0.5 + (top - 0.52) * np.minimum(1, 1.2 * way)) / held
-    curves["loss/validation"] = np.log1p(np.exp(-0.85 * margin)) + 0.1 * spread**2 + 0.004 * rng.standard_normal(n)
+    held_right, held_loss = _calibrated(0.85 * margin)
+    curves["accuracy/validation"] = rng.binomial(int(held), held_right) / held
+    curves["loss/validation"] = held_loss + 0.004 * rng.standard_normal(n)
     gap = max(2, n // int(rng.integers(5, 10)))
     return Drawn("direct", np.arange(1, n + 1), curves, {"accuracy/validation": gap, "loss/validation": gap})
 
