@@ -290,7 +290,9 @@ def dialect_of(log: Log | None) -> str:
     by_stage = {"pm": "trl-reward", "direct": "trl-dpo"}
     if log.stage.value in by_stage:
         return by_stage[log.stage.value]
-    legacy = any(series.name.removeprefix("train/").startswith(("ppo/", "env/")) for series in log.series.values())
+    first = ("ppo/", "env/", "tokens/", "objective/kl_coef")
+    legacy = any(series.name.removeprefix("train/").startswith(first) for series in log.series.values())
+    legacy = legacy or log.format == "console-warnings"  # only that trainer gave any
     return "trl-ppo-legacy" if legacy else "trl-ppo"
 
 

@@ -71,6 +71,7 @@ class Table:
         truncated: the file ends in the middle of a record.
         hint: name of a dialect that the form alone gives away.
         part: which of the runs in the file this is; empty for the only one.
+        lines: [rows] the line of the file that each row stood in, where the reader kept it.
     """
 
     format: str
@@ -84,6 +85,7 @@ class Table:
     truncated: bool = False
     hint: str = ""
     part: str = ""
+    lines: Rows | None = None
 
 
 class _Parts:

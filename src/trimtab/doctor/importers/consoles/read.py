@@ -8,6 +8,7 @@ from trimtab.doctor.importers.consoles.deepspeed import DeepSpeedReader
 from trimtab.doctor.importers.consoles.dicts import DictReader
 from trimtab.doctor.importers.consoles.pairs import PairReader, StepLineReader
 from trimtab.doctor.importers.consoles.rows import ConsoleReader
+from trimtab.doctor.importers.consoles.warnings import WarningReader
 from trimtab.doctor.importers.source import Source, clean
 from trimtab.doctor.importers.table import Skips, Table
 
@@ -18,7 +19,7 @@ _LONGEST = 1 << 20
 
 def read_console(source: Source) -> Table | None:
     """The table of a console log; None where no line holds metrics."""
-    bar = Bar()
+    bar, warnings = Bar(), WarningReader()
     readers: list[ConsoleReader] = [
         DeepSpeedReader(), StepLineReader(), DictReader(bar), BulletReader(), BoxReader(), BarReader(), PairReader(),
     ]  # fmt: skip
@@ -33,7 +34,8 @@ def read_console(source: Source) -> Table | None:
                 line = clean(piece)
                 if line.strip():
                     bar.feed(line, number)
-                    any(reader.feed(line, number) for reader in readers)  # the first that takes it keeps it
+                    # the first that takes it keeps it
+                    warnings.feed(line, number) or any(reader.feed(line, number) for reader in readers)
             number += 1
         number -= 1
     best: Table | None = None
@@ -41,6 +43,7 @@ def read_console(source: Source) -> Table | None:
         table = reader.finish()
         if table is not None and (best is None or _weight(table) > _weight(best)):
             best = table
+    best = warnings.added_to(best)
     if best is not None:
         skips.merge(best.skipped)
         if source.broken:

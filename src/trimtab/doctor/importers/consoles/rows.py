@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from trimtab.doctor.importers.dialects import meaning_of, recognise
 from trimtab.doctor.importers.numbers import flatten, number
 from trimtab.doctor.importers.table import Table, TableBuilder
@@ -94,7 +96,9 @@ class Rows:
             builder.skips.add("half a record at the end of the file", self.cut)
             builder.truncated = True
         builder.config, builder.planned_steps = self.config, self.planned
-        return builder.table()
+        table = builder.table()
+        table.lines = np.array([row.line for row in kept], np.int64)
+        return table
 
 
 def _setting(value: Any) -> Any:

@@ -265,10 +265,12 @@ _TRAINER = Dialect(
 )  # fmt: skip
 
 _FACTORY_TIME = (r"elapsed_time|remaining_time|percentage|throughput|total_tokens|total_steps", ignore())
+_WARNED = {"objective/kl": to("kl/reference", E.K1), "ppo/policy/ratio": to("policy/ratio_mean")}
+"""What TRL's first PPO trainer, which LLaMA-Factory runs, warns of beside its records."""
 _FACTORY_PPO = Dialect(
     "llama-factory-ppo", "llama-factory", Stage.POLICY, "ppo",
     (frozenset({"current_steps", "total_steps", "reward"}), frozenset({"current_steps", "reward"})),
-    means(_EVERYWHERE, {"loss": to("policy/loss"), "reward": to("score/mean"), "current_steps": ignore()}),
+    means(_EVERYWHERE, _WARNED, {"loss": to("policy/loss"), "reward": to("score/mean"), "current_steps": ignore()}),
     (_FACTORY_TIME,), steps=("current_steps",),
 )  # fmt: skip
 _FACTORY = Dialect(
@@ -284,7 +286,7 @@ _FACTORY = Dialect(
 _PPO_SAVED = Dialect(
     "llama-factory-ppo-state", "llama-factory", Stage.POLICY, "ppo",
     (frozenset({"loss", "reward", "learning_rate", "epoch"}),),
-    means(_EVERYWHERE, {"loss": to("policy/loss"), "reward": to("score/mean")}),
+    means(_EVERYWHERE, _WARNED, {"loss": to("policy/loss"), "reward": to("score/mean")}),
     without=frozenset({"reward_std", "kl", "completion_length", "completions/mean_length", "grad_norm"}),
 )  # fmt: skip
 
