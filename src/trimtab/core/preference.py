@@ -9,7 +9,7 @@ from torch.nn.functional import logsigmoid
 from trimtab.core.masked import Number
 from trimtab.errors import ErrorKind, TrimtabError
 
-__all__ = ["bradley_terry_loss", "dpo_loss"]
+__all__ = ["bradley_terry_loss", "centering_loss", "dpo_loss"]
 
 
 def bradley_terry_loss(
@@ -66,6 +66,31 @@ def bradley_terry_loss(
     if not bool((weight >= 0).all()):
         raise TrimtabError(ErrorKind.DATA, "a pair has a negative weight", "weights are 0 or more")
     return (losses * weight.float()).mean()
+
+
+def centering_loss(
+    chosen: Float[Tensor, " P"], rejected: Float[Tensor, " P"], weight: Float[Tensor, " P"] | None = None
+) -> Float[Tensor, ""]:
+    """Mean over pairs of (chosen + rejected)^2, to be added to the Bradley-Terry loss with a small coefficient.
+
+    That loss knows differences only: a number added to all scores changes nothing. This term pulls the scores of a pair
+    to lie around 0. Source: Eisenstein et al., arXiv 2312.09244; TRL's `center_rewards_coefficient`.
+
+    Args:
+        chosen: [P] scores of the chosen responses.
+        rejected: [P] scores of the rejected ones.
+        weight: as in `bradley_terry_loss`.
+
+    Returns:
+        Scalar, in squared units of the score.
+
+    Raises:
+        TrimtabError: no pairs.
+    """
+    if chosen.numel() == 0:
+        raise TrimtabError(ErrorKind.FAILED, "a centring term over no pairs", "give at least one pair")
+    squares = (chosen.float() + rejected.float()).square()
+    return squares.mean() if weight is None else (squares * weight.float()).mean()
 
 
 def dpo_loss(

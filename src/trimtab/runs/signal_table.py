@@ -75,6 +75,8 @@ _PPO = [
     _ppo("score/max", "score", "Highest raw score of the batch."),
     _ppo("score/<name>", "score", "Mean score of one scorer of a mixture, before its weight.", None, None,
          "reward-hacking"),
+    _ppo("score/disagreement", "score", "Standard deviation of the score over the members of an ensemble, mean over "
+         "the batch; it rises where the policy goes to what the members were not trained on."),
     _ppo("score/shaped_mean", "score", "Mean score after penalties, normalisation, transform and clip; it enters "
          "the reward."),
     _ppo("score/shaped_std", "score", "Population standard deviation of the shaped scores.", Band(0.01, 10),
@@ -220,6 +222,8 @@ _PM = [
         "the score of always saying .5", "pm-miscalibrated"),
     _pm("calibration/temperature", "1", "Temperature that fits the held-out margins best; above 1: over-confident.",
         Band(0.667, 1.5), "heuristic: |ln T| up to ln 1.5", "pm-miscalibrated"),
+    _pm("member/*", "as of the first", "The same signals of the further members of an ensemble (member/1/loss/train); "
+        "those without a prefix are the first member's."),
     _pm("pm/score_mean", "score", "Mean score of the held-out responses."),
     _pm("pm/score_std", "score", "Population standard deviation of the held-out responses' scores.", Band(0.05, None),
         _HEURISTIC, "pm-score-collapse"),

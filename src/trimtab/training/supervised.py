@@ -3,23 +3,25 @@
 A stage hands in its loss for a list of examples; the loop shuffles, updates, logs, checkpoints and resumes. The order
 of examples is derived from (seed, stage, epoch), so a resumed stage sees what the undisturbed one would have seen.
 With `patience`, the loop stops when the validation loss no longer falls, and the best weights are taken.
+Examples that belong together are kept in one update where `groups` says so.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from torch import Tensor
 
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import Role
-from trimtab.models.seeds import numpy_stream
 from trimtab.runs.progress import progress
 from trimtab.runs.run import Run
 from trimtab.training.checkpoint import latest_checkpoint, load_checkpoint, prune, save_checkpoint, step_path
 from trimtab.training.optim import Optimiser
+from trimtab.training.passes import Passes
 from trimtab.training.precision import Precision
 
 __all__ = ["Recipe", "fit"]
@@ -59,6 +61,9 @@ def fit(
     run: Run | None = None,
     validate: Callable[[], Mapping[str, float]] | None = None,
     patience: int | None = None,
+    groups: Sequence[int] | None = None,
+    member: int = 0,
+    before: Callable[[int], None] | None = None,
 ) -> list[dict[str, float]]:
     """Train `model` in place by AdamW with a linearly falling rate; returns the logged signals of every update.
 
@@ -69,28 +74,33 @@ def fit(
         validate: signals on held-out examples, computed before the first update, at every checkpoint and at the end.
         patience: stop after so many checkpoints without a lower `loss/validation`, and end with the weights of the
             lowest; None: run to the end and keep the last weights.
+        groups: which group each example belongs to; those of one are in the same update, which then has at most
+            `recipe.batch_size` examples, or the whole of a larger group. None: each stands alone.
+        member: of an ensemble; all but member 0 see another order, keep checkpoints in a directory of their own and
+            log their signals as `member/<member>/<signal>`.
+        before: called before each update with the number of updates made, such as to seed what is drawn in it.
 
     Raises:
         TrimtabError: no examples.
     """
     if examples == 0:
         raise TrimtabError(ErrorKind.DATA, f"{stage}: there is nothing to train on", "check the data file")
-    per_pass = -(-examples // recipe.batch_size)
-    total = recipe.epochs * per_pass
+    passes = Passes((seed, stage), member, examples, recipe.batch_size, recipe.epochs, groups)
+    total = passes.total
     optimiser = Optimiser(
         model, recipe.learning_rate, total_updates=total, weight_decay=recipe.weight_decay, schedule="linear",
         warmup_fraction=recipe.warmup_fraction,
     )  # fmt: skip
     best = _Best(patience)
-    step, history = _resume(stage, model, optimiser, precision, best, run)
-    with progress(total, stage, done=step) as bar:
-        if step == 0 and validate is not None and run is not None:
-            run.log(stage, 0, dict(validate()))
+    book = None if run is None else _Book(run, stage, member)
+    step, history = _resume(book, model, optimiser, precision, best, total)
+    with progress(total, stage if member == 0 else f"{stage} member {member}", done=step) as bar:
+        if step == 0 and validate is not None and book is not None:
+            book.log(0, validate())
         while step < total and not best.given_up:
-            epoch, update = divmod(step, per_pass)
-            order = numpy_stream(seed, stage, "order", epoch).permutation(examples)
-            chosen = order[update * recipe.batch_size : (update + 1) * recipe.batch_size].tolist()
-            row = _update(loss_of, chosen, optimiser, recipe.max_grad_norm, precision)
+            if before is not None:
+                before(step)
+            row = _update(loss_of, passes.update(step), optimiser, recipe.max_grad_norm, precision)
             step += 1
             if history and "tokens" in row:
                 row["tokens"] += history[-1]["tokens"]
@@ -99,13 +109,40 @@ def fit(
                 row |= validate()
                 best.note(row, model)
             history.append({"step": step, **row})
-            if run is not None:
-                run.log(stage, step, row)
+            if book is not None:
+                book.log(step, row)
                 if due:
-                    _checkpoint(stage, model, optimiser, precision, best, run, step)
+                    _checkpoint(book, model, optimiser, precision, best, step)
             bar.advance(1, loss=row["loss/train"])
     best.restore(model)
     return history
+
+
+class _Book:
+    """Where a member's signals and checkpoints go in a run; the lines of all members have one step axis."""
+
+    def __init__(self, run: Run, stage: str, member: int) -> None:
+        self.run, self.stage, self.member = run, stage, member
+
+    @property
+    def checkpoints(self) -> Path:
+        directory = self.run.checkpoint_dir(self.stage)
+        return directory if self.member == 0 else directory / f"member-{self.member}"
+
+    def log(self, step: int, signals: Mapping[str, float]) -> None:
+        prefix = "" if self.member == 0 else f"member/{self.member}/"
+        self.run.log(self.stage, step, {f"{prefix}{key}": value for key, value in signals.items()})
+
+    def history(self, step: int) -> list[dict[str, float]]:
+        """What was logged up to `step`, as the loop that logged it held it."""
+        rows = [row for row in self.run.metrics(self.stage) if 0 < row["step"] <= step]
+        if self.member == 0:
+            return rows
+        prefix = f"member/{self.member}/"
+        return [
+            {"step": row["step"], **{k.removeprefix(prefix): v for k, v in row.items() if k.startswith(prefix)}}
+            for row in rows
+        ]
 
 
 class _Best:
@@ -160,9 +197,7 @@ def _update(
     }
 
 
-def _checkpoint(
-    stage: str, model: Role, optimiser: Optimiser, precision: Precision, best: _Best, run: Run, step: int
-) -> None:
+def _checkpoint(book: _Book, model: Role, optimiser: Optimiser, precision: Precision, best: _Best, step: int) -> None:
     state = {
         "step": step,
         "model": model.own_state(),
@@ -170,18 +205,19 @@ def _checkpoint(
         "precision": precision.state_dict(),
         "best": best.state_dict(),
     }
-    save_checkpoint(step_path(run.checkpoint_dir(stage), step), state)
-    prune(run.checkpoint_dir(stage), keep=1)
+    save_checkpoint(step_path(book.checkpoints, step), state)
+    prune(book.checkpoints, keep=1)
 
 
 def _resume(
-    stage: str, model: Role, optimiser: Optimiser, precision: Precision, best: _Best, run: Run | None
+    book: _Book | None, model: Role, optimiser: Optimiser, precision: Precision, best: _Best, total: int
 ) -> tuple[int, list[dict[str, float]]]:
-    if run is None:
+    if book is None:
         return 0, []
-    path = latest_checkpoint(run.checkpoint_dir(stage))
+    path = latest_checkpoint(book.checkpoints)
     if path is None:
-        run.rewind(stage, -1)  # an attempt that stopped before its first checkpoint begins again
+        if book.member == 0:
+            book.run.rewind(book.stage, -1)  # an attempt that stopped before its first checkpoint begins again
         return 0, []
     state = load_checkpoint(path)
     model.load_own_state(state["model"])
@@ -189,5 +225,8 @@ def _resume(
     precision.load_state_dict(state["precision"])
     best.load_state_dict(state.get("best"))
     step = int(state["step"])
-    run.rewind(stage, step)
-    return step, [row for row in run.metrics(stage) if 0 < row["step"] <= step]
+    # Of a member that had come to its end nothing is taken back: others' lines may lie after it. Others write the same
+    # lines again, which replace the old ones.
+    if book.member == 0 and step < total and not best.given_up:
+        book.run.rewind(book.stage, step)
+    return step, book.history(step)

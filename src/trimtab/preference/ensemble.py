@@ -1,0 +1,172 @@
+"""Several preference models as one scorer: their mean, the lowest, or a lower bound, and how far they disagree.
+
+Members on one trunk cost one pass through it for all of them; what they all fail to see, because the trunk does not
+show it or the labels do not say it, no disagreement tells. Source of the ideas: Lakshminarayanan et al., arXiv
+1612.01474 (ensembles); Coste et al., arXiv 2310.02743 (conservative rewards from them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from trimtab.data.records import Prompt, Response
+from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.roles import CausalModel, ScalarModel, last_hidden
+from trimtab.models.tokens import right_pad
+from trimtab.preference.model import PreferenceModel
+from trimtab.runs.files import read_json
+from trimtab.training.precision import Precision
+
+__all__ = ["Combine", "PreferenceEnsemble", "combined", "load_preference"]
+
+Combine = Literal["mean", "min", "lower_bound"]
+
+
+def combined(scores: np.ndarray, combine: Combine, pessimism: float) -> np.ndarray:
+    """One score a response from those of several members.
+
+    Args:
+        scores: [k, B].
+        combine: "mean", "min", or "lower_bound": mean minus pessimism times the population standard deviation.
+        pessimism: used by "lower_bound".
+
+    Returns:
+        float64 [B].
+    """
+    if combine == "min":
+        return np.asarray(scores.min(0))
+    mean = scores.mean(0)
+    return np.asarray(mean if combine == "mean" else mean - pessimism * scores.std(0))
+
+
+class PreferenceEnsemble(PreferenceModel):
+    """Scores by several members. `model` is the first member's, which a value model can start from.
+
+    A preference model is free up to a number added to all its scores. Each member's mean over the training responses
+    (`offsets`, set by `centre`) is therefore subtracted before members are compared or combined; else the lowest
+    score would be that of the member that happens to lie lowest.
+
+    Args:
+        members: at least two, with one tokenizer; those with shared layers stand on the same ones.
+        combine: see `combined`.
+        pessimism: see `combined`.
+        offsets: [k] what is subtracted from each member's scores; None: nothing.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[PreferenceModel],
+        *,
+        combine: Combine = "mean",
+        pessimism: float = 1.0,
+        offsets: Sequence[float] | None = None,
+    ) -> None:
+        first = members[0]
+        super().__init__(
+            first.model, first.codec, first.precision, batch_size=first.batch_size, max_tokens=first.max_tokens
+        )
+        if len(members) < 2:
+            raise ValueError("an ensemble of one")
+        self.models: list[ScalarModel] = [member.model for member in members]
+        self.combine: Combine = combine
+        self.pessimism = pessimism
+        self.offsets = [0.0] * len(members) if offsets is None else [float(x) for x in offsets]
+        if len(self.offsets) != len(members):
+            raise ValueError(f"{len(self.offsets)} offsets for {len(members)} members")
+        self._last: tuple[tuple[Any, ...], np.ndarray] | None = None
+
+    def centre(self, rows: Sequence[list[int]]) -> None:
+        """Take the members' mean scores of these tokenised rows as their offsets."""
+        self.offsets = self._raw(rows).mean(1).tolist()
+        self._last = None
+
+    def member_scores(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> np.ndarray:
+        """Every member's scores, float64 [k, B], less its offset; asked again for the same batch, the same array."""
+        batch = (*prompts, *responses)
+        if self._last is None or self._last[0] != batch:
+            rows = [self.token_ids(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
+            self._last = (batch, self.member_scores_ids(rows))
+        return np.array(self._last[1])
+
+    def member_scores_ids(self, rows: Sequence[list[int]]) -> np.ndarray:
+        """As `member_scores`, of tokenised rows."""
+        return self._raw(rows) - np.array(self.offsets)[:, None]
+
+    def score(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> np.ndarray:
+        """Combined scores, float64 [B]."""
+        return np.asarray(combined(self.member_scores(prompts, responses), self.combine, self.pessimism) / self.scale)
+
+    def score_ids(self, rows: Sequence[list[int]]) -> np.ndarray:
+        """Raw combined scores of tokenised rows, float64 [B]."""
+        return combined(self.member_scores_ids(rows), self.combine, self.pessimism)
+
+    def disagreement(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> np.ndarray:
+        """Population standard deviation of the members' scores, float64 [B]."""
+        return np.asarray(self.member_scores(prompts, responses).std(0))
+
+    @torch.no_grad()
+    def _raw(self, rows: Sequence[list[int]]) -> np.ndarray:
+        scores = np.empty((len(self.models), len(rows)))
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+        for start in range(0, len(rows), self.batch_size):
+            part = order[start : start + self.batch_size]
+            ids, mask = right_pad([rows[i] for i in part], self.codec.pad_id)
+            ids, mask = ids.to(self.model.device), mask.to(self.model.device)
+            with self.precision.autocast():
+                trunk = self.model.trunk(ids, mask) if self.model.boundary else None
+                for k, model in enumerate(self.models):
+                    last = last_hidden(model.hidden(ids, mask, trunk=trunk), mask)
+                    scores[k, part] = model.scalars(last).double().cpu().numpy()
+        return scores
+
+    def save(self, directory: Path, **card: Any) -> None:
+        """Write the first member as a preference model alone would be, the others below it as `member-1` and so on.
+
+        Each is an ordinary sequence classifier; the card of the first says how many there are and their offsets.
+        """
+        facts = {"members": len(self.models), "offsets": self.offsets}
+        super().save(directory, **card, **facts)
+        for k, model in enumerate(self.models[1:], 1):
+            PreferenceModel(model, self.codec, self.precision, max_tokens=self.max_tokens).save(_place(directory, k))
+
+
+def load_preference(
+    directory: Path,
+    precision: Precision,
+    base: CausalModel | None = None,
+    *,
+    combine: Combine = "mean",
+    pessimism: float = 1.0,
+) -> PreferenceModel:
+    """Load what `trimtab.preference.train` gave and `save` wrote: a model, or an ensemble.
+
+    Args:
+        directory: of the model.
+        precision: what the forward pass computes in, and where.
+        base: the model whose shared layers it stands on; without it each member is a whole model of its own.
+        combine: how members are combined, see `combined`.
+        pessimism: see `combined`.
+
+    Raises:
+        TrimtabError: as `PreferenceModel.load`, or a member is missing.
+    """
+    card = read_json(directory / "trimtab.json", ErrorKind.MODEL)
+    count, offsets = card.get("members", 1), card.get("offsets")
+    first = PreferenceModel.load(directory, precision, base)
+    if count == 1:
+        return first
+    if not isinstance(count, int) or not isinstance(offsets, list) or len(offsets) != count:
+        raise TrimtabError(
+            ErrorKind.MODEL, f"{directory / 'trimtab.json'}: members and offsets do not fit", "train the model again"
+        )
+    others = [PreferenceModel.load(_place(directory, k), precision, base) for k in range(1, count)]
+    return PreferenceEnsemble([first, *others], combine=combine, pessimism=pessimism, offsets=offsets)
+
+
+def _place(directory: Path, number: int) -> Path:
+    return directory / f"member-{number}"
