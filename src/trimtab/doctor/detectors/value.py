@@ -124,7 +124,7 @@ def _scale(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     large, small = spread.late > 10, 0 < spread.late < 0.01
     if not large and not small:
         return
-    felt = _feels(r, large)
+    felt = _feels(r, large, spread.late)
     told = [ends(spread), *felt]
     what = "cause" if large else "small"
     # a scale alone harms nothing where it is normalised later: a second series has to show it
@@ -139,8 +139,11 @@ def _scale(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     )
 
 
-def _feels(r: Reading, large: bool) -> list[Evidence]:
-    """Signs that the value model or the advantages feel the scale of the scores."""
+def _feels(r: Reading, large: bool, spread: float) -> list[Evidence]:
+    """Signs that the value model or the advantages feel the scale of the scores, whose spread is `spread`.
+
+    A value loss far below its square, or returns that spread far less, are those of scores that were normalised.
+    """
     out = []
     if large:
         bounds = (
@@ -151,7 +154,9 @@ def _feels(r: Reading, large: bool) -> list[Evidence]:
             ("value/gradient_norm", 100.0),
         )
         for key, bound in bounds:
-            if (t := r.track(key)) is not None and min(t.early, t.late) > bound:  # a scale is there from the start
+            least = {"value/return_std": 0.1 * spread, "value/loss": 0.02 * spread**2}.get(key, 0.0)
+            t = r.track(key)
+            if t is not None and min(t.early, t.late) > max(bound, least):  # a scale is there from the start
                 out.append(figure("above", t, step=t.step(-1), value=t.late, bound=bound, late=t.late))
     else:
         for key, bound in (("value/return_std", 0.01), ("advantage/std", 0.01)):
