@@ -1,4 +1,4 @@
-"""`trimtab pm`: train the preference model, and say how good it is on any pairs."""
+"""`trimtab pm`: train the preference model, say how good it is on any pairs, calibrate it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from trimtab.cli import output
 from trimtab.cli.options import Again, JsonOutput, Panel, ProjectDirectory, Quiet, RunName, Settings
+from trimtab.cli.pm_calibrate import calibrate
 from trimtab.cli.stages import stage
 
 if TYPE_CHECKING:
@@ -18,9 +19,10 @@ __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="The preference model: train it, measure it.", no_args_is_help=False)
+    group = typer.Typer(help="The preference model: train it, measure it, calibrate it.", no_args_is_help=False)
     group.command("train")(train)
     group.command("eval")(evaluate)
+    group.command("calibrate")(calibrate)
     app.add_typer(group, name="pm", rich_help_panel=Panel.STAGES)
 
 

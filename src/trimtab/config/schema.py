@@ -344,6 +344,9 @@ class PreferenceConfig(Section):
     them that are held out are measured by themselves, too."""
     human_weight: Positive = 1.0
     """Weight of each human pair in training, against 1 for a pair that the judge labeled."""
+    calibrated_score: bool = False
+    """Divide every score by the temperature of the calibration, so that a difference is a log-odds that held-out pairs
+    bear out; the stage then calibrates, and `trimtab pm calibrate` does so afterwards."""
     max_tokens: Count = 512
     """Longest prompt with response in tokens; a longer pair is an error that names it."""
     checkpoint_every: Count = 200

@@ -75,7 +75,10 @@ class Workshop:
 
     def preference_model(self, base: CausalModel | None = None) -> PreferenceModel:
         """The run's preference model, on `base`'s shared layers where it has some."""
-        return PreferenceModel.load(self.run.artifact("pm") / "model", self.precision, base)
+        return PreferenceModel.load(
+            self.run.artifact("pm") / "model", self.precision, base,
+            calibrated_score=self.project.config.preference.calibrated_score,
+        )  # fmt: skip
 
     def judges(self, budget: Budget | None = None) -> list[Judge]:
         """The judges that label, each in every wording."""

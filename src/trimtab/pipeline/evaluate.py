@@ -1,18 +1,21 @@
-"""Measure a run's preference model on pairs: its own held-out ones or those of any file."""
+"""Measure, calibrate and probe a run's preference model on pairs: its own held-out ones or those of any file."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Literal
 
 from trimtab import preference
 from trimtab.data.pairs import read_pairs
+from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.pipeline.build import Workshop
 from trimtab.pipeline.project import Project
+from trimtab.runs.files import file_hash
 from trimtab.runs.run import Run
 
-__all__ = ["evaluate_preference_model"]
+__all__ = ["calibrate_preference_model", "evaluate_preference_model", "preference_model_and_pairs"]
 
 
 def evaluate_preference_model(
@@ -24,7 +27,44 @@ def evaluate_preference_model(
         data: a pairs file; None: the pairs that the run held out.
 
     Returns:
-        The pairs file, and the figures.
+        The pairs file, and the figures: by the calibration where there is one, but for the pairs that it was fitted on.
+
+    Raises:
+        TrimtabError: there is no such run, no preference model in it, or the pairs cannot be used.
+    """
+    path, pairs, model = preference_model_and_pairs(project, name, data)
+    if model.calibration is not None and model.calibration.data == file_hash(path):
+        model.calibration = None
+    return path, preference.evaluate(model, pairs, seed=project.config.project.seed)
+
+
+def calibrate_preference_model(
+    project: Project,
+    name: str,
+    data: Path | None = None,
+    method: Literal["auto", "temperature", "platt", "isotonic"] = "auto",
+) -> tuple[Path, Path, preference.CalibrationReport]:
+    """Fit the calibration of the run's preference model and keep it beside the model.
+
+    Args:
+        data: a pairs file; None: the pairs that the run held out.
+
+    Returns:
+        The pairs file, the file of the calibration, and the report.
+
+    Raises:
+        TrimtabError: as `evaluate_preference_model`; or the pairs are of fewer than two prompts.
+    """
+    path, pairs, model = preference_model_and_pairs(project, name, data)
+    report = preference.calibrate(model, pairs, method, seed=project.config.project.seed)
+    directory = Run.open(project.runs / name).artifact("pm") / "model"
+    return path, report.save(directory, file_hash(path)), report
+
+
+def preference_model_and_pairs(
+    project: Project, name: str, data: Path | None = None
+) -> tuple[Path, list[Pair], preference.PreferenceModel]:
+    """The pairs file, its pairs, and the run's preference model; its scores are raw, whatever `calibrated_score` says.
 
     Raises:
         TrimtabError: there is no such run, no preference model in it, or the pairs cannot be used.
@@ -39,4 +79,4 @@ def evaluate_preference_model(
     shop = Workshop(project, run)
     shop.use_threads()
     base = shop.reference()[0] if project.config.model.shared_layers else None
-    return path, preference.evaluate(shop.preference_model(base), pairs, seed=project.config.project.seed)
+    return path, pairs, preference.PreferenceModel.load(directory / "model", shop.precision, base)

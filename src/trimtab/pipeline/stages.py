@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trimtab.pipeline.project import Project
-from trimtab.runs.files import stable_hash
+from trimtab.runs.files import file_hash, stable_hash
 from trimtab.runs.manifest import StageStatus
 from trimtab.runs.run import Run
 
@@ -116,9 +116,10 @@ def _label(project: Project) -> Any:
 
 def _pm(project: Project) -> Any:
     config = project.config.preference
+    read_later = {"calibrated_score"}  # by PPO: see `_calibration`
     if config.human is None:
-        return config.model_dump(exclude={"human", "human_weight"})
-    return {"preference": config.model_dump(), "human": project.input_hash(config.human)}
+        return config.model_dump(exclude={"human", "human_weight", *read_later})
+    return {"preference": config.model_dump(exclude=read_later), "human": project.input_hash(config.human)}
 
 
 def _ppo(project: Project) -> Any:
@@ -167,6 +168,8 @@ def plan(project: Project, run: Run | None) -> Plan:
         attempts = [run.stage(b).attempt if run is not None else 0 for b in before]
         above = [[fingerprints[b], attempt] for b, attempt in zip(before, attempts, strict=True)]
         mine = [_FORMAT, stage.name, stage.inputs(project) if needed else None, above]
+        if stage.name == "ppo":
+            mine += _calibration(project, run)
         fingerprint = stable_hash(mine)
         if needed:
             fingerprints[stage.name] = fingerprint
@@ -174,6 +177,18 @@ def plan(project: Project, run: Run | None) -> Plan:
         if needed and not states[-1].up_to_date:
             stale.add(stage.name)
     return states
+
+
+def _calibration(project: Project, run: Run | None) -> list[Any]:
+    """What PPO reads of the preference model's calibration; nothing where it reads none."""
+    config = project.config
+    scaled = config.preference.calibrated_score
+    if not wants_preference_model(project) or not (scaled or config.ppo.score_transform == "win_probability"):
+        return []
+    path = None if run is None else run.artifact("pm") / "model" / "calibration.json"
+    there = path is not None and path.is_file()
+    # a run of before calibrations, or one without, keeps its fingerprint
+    return ([["scaled"]] if scaled else []) + ([file_hash(path)] if there and path is not None else [])
 
 
 def _state(stage: Stage, fingerprint: str, needed: bool, run: Run | None, stale_before: list[StageName]) -> StageState:

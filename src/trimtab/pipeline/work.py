@@ -20,7 +20,7 @@ from trimtab.pipeline.revisions import revise
 from trimtab.pipeline.scorers import measures, reward
 from trimtab.pipeline.stages import StageName, wants_preference_model
 from trimtab.pipeline.watching import watchers
-from trimtab.runs.files import append_jsonl, read_jsonl
+from trimtab.runs.files import append_jsonl, file_hash, read_jsonl
 from trimtab.runs.progress import counter
 
 __all__ = ["WORK"]
@@ -102,6 +102,9 @@ def run_pm(shop: Workshop) -> Result:
     directory = shop.run.artifact("pm")
     model.save(directory / "model", held_out_accuracy=metrics.accuracy.mean)
     write_pairs(directory / "held_out.jsonl", held_out)
+    if config.preference.calibrated_score:
+        report = preference.calibrate(model, held_out, seed=config.project.seed)
+        report.save(directory / "model", file_hash(directory / "held_out.jsonl"))
     people = {pair.id for pair in human}
     of_people = [pair for pair in held_out if pair.id in people]
     apart = preference.evaluate(model, of_people, seed=config.project.seed).as_dict() if of_people else None

@@ -28,12 +28,23 @@ REFERENCE_RESPONSES = 2
 
 ReferenceScores = Callable[[Sequence[Prompt], int], np.ndarray]
 """(prompts, n) -> the scores of n fresh responses of the reference to each prompt, float64 [len(prompts), n]."""
+Probability = Callable[[np.ndarray], np.ndarray]
+"""Margins of scores -> P(first wins), of the same shape; such as a preference model's calibration."""
 
 
 class ScoreShaper:
-    """Turns raw scores [B] into shaped scores [B]; holds the statistics that this needs, which a checkpoint keeps."""
+    """Turns raw scores [B] into shaped scores [B]; holds the statistics that this needs, which a checkpoint keeps.
 
-    def __init__(self, config: PPOConfig, reference_scores: ReferenceScores) -> None:
+    Args:
+        config: the `[ppo]` section.
+        reference_scores: scores of fresh responses of the reference.
+        probability: what turns margins of the scorer into P(first wins); None: the logistic function.
+    """
+
+    def __init__(
+        self, config: PPOConfig, reference_scores: ReferenceScores, probability: Probability | None = None
+    ) -> None:
+        self._probability = probability
         self._config = config
         self._reference_scores = reference_scores
         self._moments = RunningMoments()
@@ -63,12 +74,19 @@ class ScoreShaper:
         config = self._config
         shaped = self._normalise(scores.float())
         if config.score_transform == "win_probability":
-            shaped = win_probability(shaped, self._opponent_scores(prompts).to(shaped.device))
+            shaped = self._win_probability(shaped, self._opponent_scores(prompts).to(shaped.device))
         else:
             shaped = transform_scores(shaped, config.score_transform)
         if config.score_clip is not None:
             shaped = clip_scores(shaped, config.score_clip)
         return penalise(shaped, lengths, finished, config.length_penalty, config.missing_eos_penalty)
+
+    def _win_probability(self, scores: Tensor, opponents: Tensor) -> Tensor:
+        if self._probability is None:
+            return win_probability(scores, opponents)
+        margins = scores.double().unsqueeze(1) - opponents.double()
+        wins = np.asarray(self._probability(margins.cpu().numpy())).mean(axis=1)
+        return torch.from_numpy(wins).to(scores)
 
     def _normalise(self, scores: Tensor) -> Tensor:
         kind = self._config.score_normalisation

@@ -117,7 +117,8 @@ class _Trainer:
         self.reference = policy.fork(trainable=False)
         self.learner = self._learner(policy, preference)
         self.controller = _controller(config)
-        self.shaper = ScoreShaper(config, self._reference_scores)
+        # a preference model that is calibrated knows what its margins mean
+        self.shaper = ScoreShaper(config, self._reference_scores, getattr(scorer, "probability", None))
         self.checks = Checks(config.checks, self.precision.dtype)
         self.probe = Probe(held_out, config, codec, policy.context_length, scorer, seed) if held_out else None
         self.iteration = 0

@@ -10,6 +10,7 @@ import numpy as np
 
 from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.preference.calibration import sigmoid
 from trimtab.scoring import Scorer, checked_scores
 from trimtab.stats.calibration import brier, ece, log_loss
 from trimtab.stats.intervals import Interval, bootstrap_mean
@@ -24,9 +25,10 @@ class PairMetrics:
     """Figures over pairs.
 
     `accuracy`: share of pairs whose chosen response scores higher (a tie counts half), with a 95 % bootstrap interval
-    over prompts. `ece`, `brier`, `log_loss` compare sigmoid of the score difference with the label; every pair counts
-    in both orders, so that they do not depend on which response is called first. `length_accuracy`: what "the longer
-    response wins" would score on the same pairs.
+    over prompts. `ece`, `brier`, `log_loss` compare the probability of the score difference (the scorer's own where it
+    has a calibration, else sigmoid of it) with the label; every pair counts in both orders, so that they do not depend
+    on which response is called first. `length_accuracy`: what "the longer response wins" would score on the same
+    pairs.
     """
 
     pairs: int
@@ -64,8 +66,7 @@ def pair_metrics(scorer: Scorer, pairs: Sequence[Pair], *, seed: int = 0, resamp
     wins = _win_share(margin)
     groups = {messages: i for i, messages in enumerate(dict.fromkeys(p.messages for p in prompts))}
     of_prompt = np.array([groups[p.messages] for p in prompts])
-    # The logistic function, without overflow for large margins of either sign.
-    probability = 0.5 * (1 + np.tanh(margin / 2))
+    probability = np.asarray(getattr(scorer, "probability", sigmoid)(margin))
     both_p, both_y = np.concatenate([probability, 1 - probability]), np.concatenate([label, 1 - label])
     longer = np.array([len(p.chosen.text) - len(p.rejected.text) for p in pairs], dtype=float)
     return PairMetrics(

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trimtab.errors import TrimtabError
 from trimtab.figures import figure, share, with_interval
 from trimtab.report.facts import Facts, figure_of, number, reward_names
+from trimtab.runs.files import read_json
 from trimtab.runs.manifest import StageStatus
 from trimtab.runs.progress import duration
 
@@ -190,6 +192,7 @@ def _pm(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
         known = with_interval(people.value, people.low, people.high, percent=True)
         text += f" Of {people.n} that people labeled: {known}."
     return text, [
+        ("calibration", _calibration(facts)),
         ("calibration error (ECE)", _figure(result.get("ece"))),
         ("Brier score (guessing: .25)", _figure(result.get("brier"))),
         ("log loss (guessing: .693)", _figure(result.get("log_loss"))),
@@ -197,6 +200,26 @@ def _pm(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
         ("pairs trained on", _count(result.get("training_pairs"))),
         ("pairs of people, held-out ones included", _count(result.get("human_pairs"))),
     ]
+
+
+def _calibration(facts: Facts) -> str | None:
+    """The calibration that lies beside the model, with what it brought on pairs that it was not fitted on."""
+    path = facts.run.artifact("pm") / "model" / "calibration.json"
+    if not path.is_file():
+        return None
+    try:
+        kept = read_json(path)
+    except TrimtabError:
+        return "cannot be read"
+    temperature, pairs = number(kept.get("temperature")), number(kept.get("pairs"))
+    text = f"{kept.get('method')}, temperature {_figure(temperature)}, fitted on {_count(pairs)} pairs"
+    report = kept.get("report")
+    for name, title in (("ece", "ECE"), ("log_loss", "log loss")):
+        sides = [((report or {}).get(side) or {}).get(name) for side in ("before", "after")]
+        before, after = (figure_of(side) for side in sides)
+        if before is not None and after is not None:
+            text += f"; {title} {figure(before.value)} to {figure(after.value)}"
+    return text
 
 
 def _ppo(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
