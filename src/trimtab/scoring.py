@@ -29,7 +29,17 @@ from trimtab.stats import text as text_measures
 if TYPE_CHECKING:
     from trimtab.data.records import Prompt, Response
 
-__all__ = ["RULES", "FunctionScorer", "MixtureScorer", "RuleScorer", "Scorer", "build_scorer", "checked_scores"]
+__all__ = [
+    "RULES",
+    "FunctionScorer",
+    "MixtureScorer",
+    "RuleScorer",
+    "Scorer",
+    "Uncertain",
+    "build_scorer",
+    "checked_scores",
+    "disagreement",
+]
 
 Scores = NDArray[np.float64]
 
@@ -46,6 +56,27 @@ class Scorer(Protocol):
     def score(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> Scores:
         """Scores float64[B] of B responses, one prompt each."""
         ...
+
+
+@runtime_checkable
+class Uncertain(Protocol):
+    """A scorer of several members, which says how far they are apart."""
+
+    def disagreement(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> Scores:
+        """Standard deviation of a response's score over the members, float64[B]."""
+        ...
+
+
+def disagreement(scorer: Scorer, prompts: Sequence[Prompt], responses: Sequence[Response]) -> Scores | None:
+    """How far the members of a scorer are apart, float64[B], in units of its score; None where it has none.
+
+    Of a mixture, the sum over its scorers with members, times the size of their weights.
+    """
+    if isinstance(scorer, MixtureScorer):
+        parts = [(disagreement(part, prompts, responses), abs(weight)) for part, weight in scorer.scorers]
+        found = [weight * spread for spread, weight in parts if spread is not None]
+        return np.sum(found, axis=0) if found else None
+    return scorer.disagreement(prompts, responses) if isinstance(scorer, Uncertain) else None
 
 
 def checked_scores(scorer: Scorer, prompts: Sequence[Prompt], responses: Sequence[Response]) -> Scores:

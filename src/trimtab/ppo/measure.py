@@ -22,7 +22,7 @@ from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec
 from trimtab.ppo.experience import Experience, LogProbs
 from trimtab.ppo.rollout import Rollout, encode_prompts, sample_rollout
-from trimtab.scoring import MixtureScorer, Scorer, checked_scores
+from trimtab.scoring import MixtureScorer, Scorer, checked_scores, disagreement
 from trimtab.stats.text import distinct_n, repetition_rate
 
 __all__ = ["HeldOut", "Probe", "iteration_signals"]
@@ -148,6 +148,9 @@ def iteration_signals(
     if isinstance(scorer, MixtureScorer):
         parts = scorer.parts(rollout.prompts, rollout.responses)
         signals |= {f"score/{name}": float(np.mean(values)) for name, values in parts.items()}
+    spread = disagreement(scorer, rollout.prompts, rollout.responses)
+    if spread is not None:
+        signals["score/disagreement"] = float(spread.mean())
     return signals
 
 

@@ -8,13 +8,14 @@ show it or the labels do not say it, no disagreement tells. Source of the ideas:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from trimtab.data.records import Prompt, Response
+from trimtab.data.records import Pair, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import CausalModel, ScalarModel, last_hidden
 from trimtab.models.tokens import right_pad
@@ -22,7 +23,7 @@ from trimtab.preference.model import PreferenceModel
 from trimtab.runs.files import read_json
 from trimtab.training.precision import Precision
 
-__all__ = ["Combine", "PreferenceEnsemble", "combined", "load_preference"]
+__all__ = ["Combine", "MemberFigures", "PreferenceEnsemble", "combined", "load_preference", "member_figures"]
 
 Combine = Literal["mean", "min", "lower_bound"]
 
@@ -68,8 +69,10 @@ class PreferenceEnsemble(PreferenceModel):
     ) -> None:
         first = members[0]
         super().__init__(
-            first.model, first.codec, first.precision, batch_size=first.batch_size, max_tokens=first.max_tokens
-        )
+            first.model, first.codec, first.precision, batch_size=first.batch_size, max_tokens=first.max_tokens,
+            calibration=first.calibration,
+        )  # fmt: skip
+        self.scale = first.scale
         if len(members) < 2:
             raise ValueError("an ensemble of one")
         self.models: list[ScalarModel] = [member.model for member in members]
@@ -95,7 +98,7 @@ class PreferenceEnsemble(PreferenceModel):
 
     def member_scores_ids(self, rows: Sequence[list[int]]) -> np.ndarray:
         """As `member_scores`, of tokenised rows."""
-        return self._raw(rows) - np.array(self.offsets)[:, None]
+        return np.asarray(self._raw(rows) - np.array(self.offsets)[:, None])
 
     def score(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> np.ndarray:
         """Combined scores, float64 [B]."""
@@ -135,11 +138,72 @@ class PreferenceEnsemble(PreferenceModel):
             PreferenceModel(model, self.codec, self.precision, max_tokens=self.max_tokens).save(_place(directory, k))
 
 
+@dataclass(frozen=True)
+class MemberFigures:
+    """How alike the members of an ensemble are on labeled pairs.
+
+    `accuracy`: of each member. `shared_mistakes`: mean correlation (phi) of two members' mistakes, 1 = the same ones,
+    0 = independent; None where no two members make some and not all mistakes. `disagreement`: mean standard deviation
+    of a response's score over the members. `warns`: how often the members disagree more on the score difference of a
+    pair that the ensemble gets wrong than on one that it gets right (0.5 = disagreement says nothing about mistakes);
+    None without mistakes.
+    """
+
+    accuracy: tuple[float, ...]
+    shared_mistakes: float | None
+    disagreement: float
+    warns: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"accuracy": list(self.accuracy)}
+
+
+def member_figures(ensemble: PreferenceEnsemble, pairs: Sequence[Pair]) -> MemberFigures:
+    """Compare the members on labeled pairs; a tie counts as a mistake.
+
+    Raises:
+        ValueError: no pairs.
+    """
+    if not pairs:
+        raise ValueError("no pairs")
+    prompts = [pair.prompt for pair in pairs]
+    chosen = ensemble.member_scores(prompts, [pair.chosen for pair in pairs])
+    rejected = ensemble.member_scores(prompts, [pair.rejected for pair in pairs])
+    return figures_of_margins(chosen - rejected, float(np.concatenate([chosen, rejected], axis=1).std(0).mean()))
+
+
+def figures_of_margins(margins: np.ndarray, disagreement: float) -> MemberFigures:
+    """`MemberFigures` from margins (chosen minus rejected score) of k members on P pairs, [k, P]."""
+    wrong = margins <= 0
+    mixed = wrong[wrong.any(1) & ~wrong.all(1)].astype(float)
+    shared = None
+    if len(mixed) > 1:
+        correlation = np.corrcoef(mixed)
+        shared = float(correlation[np.triu_indices(len(mixed), 1)].mean())
+    together, spread = margins.mean(0) <= 0, margins.std(0)
+    return MemberFigures(
+        accuracy=tuple(float(x) for x in 1 - wrong.mean(1)),
+        shared_mistakes=shared,
+        disagreement=disagreement,
+        warns=_auc(spread[together], spread[~together]),
+    )
+
+
+def _auc(high: np.ndarray, low: np.ndarray) -> float | None:
+    """P(a value of `high` lies above one of `low`), a tie counting half."""
+    if not len(high) or not len(low):
+        return None
+    order = np.sort(low)
+    below = np.searchsorted(order, high, "left") + np.searchsorted(order, high, "right")
+    return float(below.mean() / (2 * len(low)))
+
+
 def load_preference(
     directory: Path,
     precision: Precision,
     base: CausalModel | None = None,
     *,
+    calibrated_score: bool = False,
     combine: Combine = "mean",
     pessimism: float = 1.0,
 ) -> PreferenceModel:
@@ -149,6 +213,7 @@ def load_preference(
         directory: of the model.
         precision: what the forward pass computes in, and where.
         base: the model whose shared layers it stands on; without it each member is a whole model of its own.
+        calibrated_score: as for `PreferenceModel`; of an ensemble, by the temperature of its combined score.
         combine: how members are combined, see `combined`.
         pessimism: see `combined`.
 
@@ -157,7 +222,7 @@ def load_preference(
     """
     card = read_json(directory / "trimtab.json", ErrorKind.MODEL)
     count, offsets = card.get("members", 1), card.get("offsets")
-    first = PreferenceModel.load(directory, precision, base)
+    first = PreferenceModel.load(directory, precision, base, calibrated_score=calibrated_score)
     if count == 1:
         return first
     if not isinstance(count, int) or not isinstance(offsets, list) or len(offsets) != count:
