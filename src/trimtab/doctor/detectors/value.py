@@ -107,7 +107,8 @@ def _explained(r: Reading, track: Track) -> Iterator[Finding]:
         out = [ruled_out(id, "cold"), ruled_out(id, "constant-returns")]
         yield finding(id, severity, at, told, ruled_out=out, source="Stable-Baselines3")
     elif track.late < 0.05 and rest.slow.max() < 0.1 and not track.trend.rises:
-        yield finding(id, WARNING, rest.step(0), [ends(track)], ruled_out=[ruled_out(id, "cold")], source="Stable-Baselines3; heuristic bounds")
+        out, source = [ruled_out(id, "cold")], "Stable-Baselines3; heuristic bounds"
+        yield finding(id, WARNING, rest.step(0), [ends(track)], ruled_out=out, source=source)
     elif track.late < 0.2:
         yield finding(id, INFO, rest.step(0), [ends(track)], cause="weak", source="Stable-Baselines3; heuristic bounds")
 
