@@ -251,6 +251,20 @@ def test_a_score_at_its_ceiling_may_stay_there_while_entropy_vanishes() -> None:
     )
 
 
+def test_a_score_that_stands_still_since_the_entropy_was_used_up_is_no_success() -> None:
+    noise = 0.02 * rng(0).standard_normal(N)
+    entropy = 0.5 * np.exp(-9 * T)
+    assert "entropy-collapse" in alarms(
+        grpo(0, policy__entropy=entropy, score__mean=0.1 + 0.32 * np.clip(3 * T, 0, 1) + noise)
+    )
+    assert "entropy-collapse" not in alarms(grpo(0, policy__entropy=entropy, score__mean=0.1 + 0.32 * T + noise))
+    # the same plateau with something left to sample from
+    left = 0.04 + 0.46 * np.exp(-9 * T)
+    assert "entropy-collapse" not in alarms(
+        grpo(0, policy__entropy=left, score__mean=0.1 + 0.32 * np.clip(3 * T, 0, 1) + noise)
+    )
+
+
 def test_large_gradients_of_the_first_steps_are_none_of_the_run() -> None:
     g = drawn.positive(1.0, rng(0), N, 0.2)
     g[5:10] = [4000, 900, 3000, 900, 2000]

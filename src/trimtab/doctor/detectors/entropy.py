@@ -26,6 +26,8 @@ __all__ = ["RULES", "at_ceiling"]
 _KEY = "policy/entropy"
 FLOOR = 0.05
 """nats/token below which next to nothing is sampled any more."""
+EMPTY = 0.01
+"""nats/token below which nothing is: one response of a few hundred tokens is as good as certain."""
 
 
 def _read(r: Reading, id: str) -> Track | NotDiagnosable:
@@ -49,7 +51,7 @@ def at_ceiling(r: Reading, p: Progress) -> bool:
     return bool(way > 0 and max(top.late, top.early) - p.track.late < 0.15 * way)
 
 
-def _harm(r: Reading, p: Progress | None, since: int, nothing_left: bool) -> Evidence | None:
+def _harm(r: Reading, p: Progress | None, entropy: Track, since: int) -> Evidence | None:
     """What a collapse does besides lowering entropy: the score no longer rises, groups all alike, one text for all."""
     if p is not None and p.fallen:
         return figure("peak", p.track, step=p.track.step(p.peak_at), value=p.peak, peak=p.peak, late=p.track.late)
@@ -64,11 +66,28 @@ def _harm(r: Reading, p: Progress | None, since: int, nothing_left: bool) -> Evi
     groups = r.track("group/zero_std_fraction")
     if groups is not None and groups.late > 0.5 and groups.late > groups.early + 0.2 and not p.improved:
         return ends(groups)
-    if not p.flat and not nothing_left:
+    if not p.flat and entropy.late >= FLOOR:
         return None  # it may have levelled off at what it won, and there is entropy left to sample from
     if p.flat or (changed_since(p.track, since) < 2.0 and not _won_late(p, since)):
         return ends(p.track)
-    return None
+    return _plateau(p, entropy.onset(entropy.smooth < EMPTY))
+
+
+def _plateau(p: Progress, empty: int | None) -> Evidence | None:
+    """A third of the log, at least, without any gain since the entropy was used up.
+
+    What was won on the way down is no sign that there is more to win.
+    """
+    if empty is None:
+        return None
+    at = int((p.track.steps < empty).sum())
+    rest = p.track.since(at)
+    if len(rest) < max(20, len(p.track) // 3):
+        return None
+    rise, error = rest.rise
+    if rise >= 2 * error or _won_late(p, empty):
+        return None
+    return figure("since-then", rest, step=rest.step(-1), value=rest.late, then=rest.early, late=rest.late, at=empty)
 
 
 def _won_late(p: Progress, since: int) -> bool:
@@ -93,7 +112,7 @@ def _collapse(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if not low or track.late < 0 or track.start <= FLOOR:
         return  # below zero is no entropy; a start near zero is a narrow fine-tuned model, not a collapse
     since = track.onset(track.smooth < max(0.2 * track.start, min(FLOOR, 0.5 * track.start))) or track.step(0)
-    harm = _harm(r, progress(r), since, track.late < FLOOR)
+    harm = _harm(r, progress(r), track, since)
     told = [ends(track), *([harm] if harm is not None else [])]
     if harm is None:
         yield finding(id, INFO, since, told, cause="benign", source="heuristic")

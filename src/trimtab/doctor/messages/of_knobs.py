@@ -58,8 +58,8 @@ KNOBS: Final[Mapping[str, Text]] = {
         "k3 随对数比指数增长：一个词元就可能左右整个估计。",
     ),
     "clip-higher": Text(
-        "A wider upper clip lets unlikely tokens gain probability (DAPO, from memory).",
-        "放宽上界，让低概率词元的概率也能上升（DAPO，凭记忆引用）。",
+        "A wider upper clip lets unlikely tokens gain probability (as in DAPO).",
+        "放宽上界，让低概率词元的概率也能上升（如 DAPO）。",
     ),
     "entropy-bonus": Text(
         "A small bonus keeps alternatives alive; larger ones make the text incoherent.",
@@ -149,8 +149,8 @@ KNOBS: Final[Mapping[str, Text]] = {
         "被截断的回答说明不了质量：不让它们进入损失。",
     ),
     "drop-flat": Text(
-        "Groups whose scores are all equal carry no gradient; draw others instead (DAPO, from memory).",
-        "整组同分没有梯度；换一组重采（DAPO，凭记忆引用）。",
+        "Groups whose scores are all equal carry no gradient; draw others instead (as in DAPO).",
+        "整组同分没有梯度；换一组重采（如 DAPO）。",
     ),
     # sampling
     "sample-plainly": Text(
