@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -179,3 +180,15 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         db.execute("PRAGMA user_version = 99")
     with pytest.raises(TrimtabError, match="format 99"):
         LabelStore(path)
+
+
+def test_somebody_elses_sqlite_file_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE runs (id TEXT)")
+        db.commit()
+    before = path.read_bytes()
+    with pytest.raises(TrimtabError, match=r"mlflow\.db: is an SQLite file, but no label store: its tables are runs"):
+        LabelStore(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

@@ -26,6 +26,7 @@ from trimtab.labeling.store_schema import (
     VERDICT_COLUMNS,
     migrate,
     opening_error,
+    refuse_foreign,
     row_of,
     utf8,
     verdict_of,
@@ -100,6 +101,7 @@ class LabelStore:
 
     def _connect(self, synchronous: str) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        refuse_foreign(db, self.path)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute(f"PRAGMA synchronous = {synchronous}")
         return db

@@ -69,6 +69,22 @@ COLUMNS = (*Key._fields, "pair_id", "wording", "principle", *VERDICT_COLUMNS, "a
 _LONE = re.compile("[\ud800-\udfff]")
 
 
+def refuse_foreign(db: sqlite3.Connection, path: Path) -> None:
+    """Leave an SQLite file alone that somebody else made.
+
+    Raises:
+        TrimtabError: it has tables, and none of a label store.
+        sqlite3.Error: it is no SQLite file.
+    """
+    tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    if tables and "verdicts" not in tables:
+        raise TrimtabError(
+            ErrorKind.DATA,
+            f"{path}: is an SQLite file, but no label store: its tables are {', '.join(sorted(tables)[:5])}",
+            "a project's label store is labels.sqlite, written by trimtab label",
+        )
+
+
 def migrate(db: sqlite3.Connection, path: Path) -> None:
     """Bring a file to the present version, in one transaction; an empty file becomes a store.
 

@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from labeling_fakes import ScriptedJudge, candidate, two_principles
 from made_up_logs import grpo_rows, jsonl
+from trimtab.data.readers.parquet import write_parquet
 from trimtab.doctor.importers import read
 from trimtab.doctor.log import Log
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.labeling.labels import label_pairs
+from trimtab.labeling.protocol import Verdict
+from trimtab.labeling.store import LabelStore
 
 _REFUSED = {
     "empty": b"",
@@ -149,3 +154,24 @@ def test_a_map_to_no_quantity_is_a_usage_error(tmp_path: Path) -> None:
         read(path, {"kl/referense": "kl"})
     assert caught.value.kind is ErrorKind.USAGE
     assert "kl/reference" in caught.value.hint
+
+
+def test_a_parquet_file_of_pairs_is_read_and_one_of_anything_else_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    rows = [{"prompt": f"p{i}", "chosen": "a", "rejected": "b"} for i in range(20)]
+    write_parquet(tmp_path / "pairs.parquet", rows)
+    (material,) = read(tmp_path / "pairs.parquet")
+    assert material.pairs is not None
+    write_parquet(tmp_path / "log.parquet", [{"step": i, "loss": 1.0} for i in range(20)])
+    with pytest.raises(TrimtabError, match=r"log\.parquet: holds no preference data"):
+        read(tmp_path / "log.parquet")
+
+
+def test_a_label_store_is_read_alone_and_in_its_project(tmp_path: Path) -> None:
+    judge = ScriptedJudge(lambda request: Verdict.of_shown(0.8, request.order))
+    with LabelStore(tmp_path / "labels.sqlite") as store:
+        label_pairs([candidate(i) for i in range(12)], judge, two_principles(tmp_path), store=store)
+    (material,) = read(tmp_path / "labels.sqlite")
+    assert len(material.verdicts) == 24
+    (tmp_path / "trimtab.toml").write_text("")
+    assert any(getattr(m, "verdicts", None) is not None for m in read(tmp_path))

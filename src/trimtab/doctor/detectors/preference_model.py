@@ -31,6 +31,8 @@ _LN2 = log(2)
 _FIRM_FALL = 0.06
 """Fall of held-out accuracy that 400 held-out pairs show by chance once in a hundred."""
 
+_USUAL = "human chat pairs .65-.80 usual; DeepSpeed-Chat's reference .70"
+
 
 def _begun(r: Reading, track: Track) -> bool:
     """Whether enough was trained to judge a level: 20 log points, or three evaluations, past 5 % of the plan."""
@@ -67,7 +69,7 @@ def _low_accuracy(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if low is not None and high is not None:
         told.append(figure("interval", track, step=track.step(-1), value=low, low=low, high=high))
     if high is not None and high < 0.5:
-        yield logged(id, CRITICAL, track.step(-1), told, cause="logged-swapped", ruled_out=out, source="human chat pairs .65-.80 usual; DeepSpeed-Chat's reference .70")
+        yield logged(id, CRITICAL, track.step(-1), told, cause="logged-swapped", ruled_out=out, source=_USUAL)
     elif level < 0.55 or (low is not None and low <= 0.5):
         yield logged(
             id,
@@ -75,12 +77,12 @@ def _low_accuracy(r: Reading) -> Iterator[Finding | NotDiagnosable]:
             track.step(0),
             told,
             ruled_out=out,
-            source="human chat pairs .65-.80 usual; DeepSpeed-Chat's reference .70",
+            source=_USUAL,
         )
     elif level < 0.62 and best < 0.65 and (high is None or high < 0.65):
-        yield logged(id, WARNING, track.step(0), told, cause="logged-weak", ruled_out=out, source="human chat pairs .65-.80 usual; DeepSpeed-Chat's reference .70")
+        yield logged(id, WARNING, track.step(0), told, cause="logged-weak", ruled_out=out, source=_USUAL)
     elif level < 0.65:
-        yield logged(id, INFO, track.step(-1), told, cause="logged-weak", source="human chat pairs .65-.80 usual; DeepSpeed-Chat's reference .70")
+        yield logged(id, INFO, track.step(-1), told, cause="logged-weak", source=_USUAL)
 
 
 def _at_coin_flip(r: Reading, loss: Track) -> bool:
@@ -229,9 +231,7 @@ def _miscalibrated(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     )
     told = [last(t) for t in (error, temperature, loss) if t is not None]
     if firm:
-        yield logged(
-            id, WARNING, told[0].step, told, ruled_out=[ruled_out(id, "logged-hard")], source="heuristic"
-        )
+        yield logged(id, WARNING, told[0].step, told, ruled_out=[ruled_out(id, "logged-hard")], source="heuristic")
     elif skew is not None and skew > log(1.5):
         yield logged(id, INFO, told[0].step, told, source="heuristic")
 

@@ -11,7 +11,7 @@ from trimtab.doctor.importers.build import build
 from trimtab.doctor.importers.events import is_events, read_events
 from trimtab.doctor.importers.ours import is_project, is_run, read_project, read_run
 from trimtab.doctor.importers.source import Source, no_log
-from trimtab.doctor.judgments import JudgmentMaterial
+from trimtab.doctor.judgments import JudgmentMaterial, from_store
 from trimtab.doctor.log import Log
 from trimtab.errors import TrimtabError
 
@@ -60,7 +60,9 @@ def directory(path: Path, mapping: Mapping[str, str], read_file: ReadFile) -> li
         raise no_log(str(path), f"cannot be read: {error.strerror}") from None
     if is_project(path):
         return _or_nothing(
-            list(read_project(path, mapping)), path, "is a project without a run that has logged anything"
+            [*_label_store(path), *read_project(path, mapping)],
+            path,
+            "is a project without a run that has logged anything",
         )
     groups: dict[Path, list[Path]] = {}
     files = list(_files(path))
@@ -76,6 +78,18 @@ def directory(path: Path, mapping: Mapping[str, str], read_file: ReadFile) -> li
         found = [material for material in found if not isinstance(material, Log) or material.series]
     tried = "; ".join(problems[:3]) or "It has no file that could be a log."
     return _or_nothing(found, path, "holds nothing that is known here", tried)
+
+
+def _label_store(project: Path) -> list[Material]:
+    """The verdicts that a project's judges gave."""
+    path = project / "labels.sqlite"
+    if not path.is_file():
+        return []
+    try:
+        found = from_store(str(path))
+    except TrimtabError:  # empty, or of another version: the runs say what they can
+        return []
+    return [found]
 
 
 def _or_nothing(found: list[Material], path: Path, what: str, hint: str = "") -> list[Material]:

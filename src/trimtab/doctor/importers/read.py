@@ -16,7 +16,7 @@ from trimtab.doctor.importers.json_rows import loads, rows_of_document, salvage_
 from trimtab.doctor.importers.settings import settings_beside
 from trimtab.doctor.importers.source import Source, no_log
 from trimtab.doctor.importers.table import Table, TableBuilder
-from trimtab.doctor.judgments import JudgmentMaterial, from_records
+from trimtab.doctor.judgments import JudgmentMaterial, from_records, from_store
 from trimtab.doctor.log import Log
 
 __all__ = ["Material", "log_of_rows", "read"]
@@ -63,6 +63,10 @@ def _file(path: Path, mapping: Mapping[str, str]) -> list[Material]:
     source = Source(path)
     if is_events(source.head):
         return _events([path], str(path), mapping)
+    if source.head.startswith(b"SQLite format 3\x00"):
+        return [from_store(str(path))]
+    if source.head.startswith(b"PAR1"):
+        return [_parquet(path)]
     source.refuse_binary()
     text = source.head.decode(source.encoding, "replace").lstrip("\ufeff \t\r\n\x00")
     if not text:
@@ -76,6 +80,15 @@ def _file(path: Path, mapping: Mapping[str, str]) -> list[Material]:
     if nothing:
         return nothing
     raise no_log(str(path), "holds nothing that is known here", _TRIED)
+
+
+def _parquet(path: Path) -> JudgmentMaterial:
+    from trimtab.data.readers.parquet import parquet_records  # most logs are none
+
+    judged = from_records([row for row in parquet_records(path) if isinstance(row, dict)], str(path))
+    if judged is None:
+        raise no_log(str(path), "holds no preference data or judgments", "Export a log as CSV or JSONL.")
+    return judged
 
 
 def _events(paths: Sequence[Path], name: str, mapping: Mapping[str, str]) -> list[Material]:

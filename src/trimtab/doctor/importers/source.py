@@ -23,9 +23,7 @@ _LONGEST_DOCUMENT = 1 << 30
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _RAY = re.compile(r"^\s*\(\w[\w.:\- ]*?\bpid=\d+[^)]*\)\s?")
 _KNOWN_BINARY = (
-    (b"PAR1", "a Parquet file", "Export it as CSV or JSONL."),
     (b"PK\x03\x04", "a zip archive", "Unpack it and point at what is inside."),
-    (b"SQLite format 3\x00", "an SQLite database", "Export its table as CSV."),
     (b"\x28\xb5\x2f\xfd", "a zstd archive", "Unpack it first (`zstd -d`)."),
     (b"BZh", "a bzip2 archive", "Unpack it first."),
     (b"\xfd7zXZ\x00", "an xz archive", "Unpack it first."),
