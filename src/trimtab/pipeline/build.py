@@ -18,6 +18,7 @@ from trimtab.models.roles import CausalModel
 from trimtab.models.tokens import TextCodec
 from trimtab.pipeline.names import TINY_WORLD, model_name
 from trimtab.pipeline.project import Project
+from trimtab.preference.ensemble import load_preference
 from trimtab.preference.model import PreferenceModel
 from trimtab.runs.files import stable_hash
 from trimtab.runs.run import Run
@@ -74,10 +75,11 @@ class Workshop:
         return model, codec
 
     def preference_model(self, base: CausalModel | None = None) -> PreferenceModel:
-        """The run's preference model, on `base`'s shared layers where it has some."""
-        return PreferenceModel.load(
-            self.run.artifact("pm") / "model", self.precision, base,
-            calibrated_score=self.project.config.preference.calibrated_score,
+        """The run's preference model or ensemble, on `base`'s shared layers where it has some."""
+        config = self.project.config.preference
+        return load_preference(
+            self.run.artifact("pm") / "model", self.precision, base, calibrated_score=config.calibrated_score,
+            combine=config.combine, pessimism=config.pessimism,
         )  # fmt: skip
 
     def judges(self, budget: Budget | None = None) -> list[Judge]:

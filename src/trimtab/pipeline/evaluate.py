@@ -79,4 +79,8 @@ def preference_model_and_pairs(
     shop = Workshop(project, run)
     shop.use_threads()
     base = shop.reference()[0] if project.config.model.shared_layers else None
-    return path, pairs, preference.PreferenceModel.load(directory / "model", shop.precision, base)
+    config = project.config.preference
+    model = preference.load_preference(
+        directory / "model", shop.precision, base, combine=config.combine, pessimism=config.pessimism
+    )
+    return path, pairs, model

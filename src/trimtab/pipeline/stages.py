@@ -114,24 +114,38 @@ def _label(project: Project) -> Any:
     }
 
 
+_COMBINATION = {"combine", "pessimism"}
+"""Settings of the preference section that say how members' scores become one."""
+_OPTIONS = {
+    "margin_coef", "center_coef", "head_dropout", "dropout", "group_by_prompt", "patience", "members", "bootstrap",
+}  # fmt: skip
+"""Options of preference training that can be left off."""
+
+
 def _pm(project: Project) -> Any:
     config = project.config.preference
-    read_later = {"calibrated_score"}  # by PPO: see `_calibration`
+    read_later = {"calibrated_score", *_COMBINATION}  # by PPO: see `_calibration`, `_ppo`
+    # an option that is off changes nothing: a run made before there was one keeps its fingerprint
+    default = type(config)()
+    unread = read_later | {name for name in _OPTIONS if getattr(config, name) == getattr(default, name)}
     if config.human is None:
-        return config.model_dump(exclude={"human", "human_weight", *read_later})
-    return {"preference": config.model_dump(exclude=read_later), "human": project.input_hash(config.human)}
+        return config.model_dump(exclude={"human", "human_weight", *unread})
+    return {"preference": config.model_dump(exclude=unread), "human": project.input_hash(config.human)}
 
 
 def _ppo(project: Project) -> Any:
     config = project.config
     # What is only recorded beside the training does not change it: no reason to train again.
     recorded = {"checks", "checkpoint_every", "keep_checkpoints", "probe_prompts"}
-    return {
+    inputs: dict[str, Any] = {
         "ppo": config.ppo.model_dump(exclude=recorded),
         "prompts": project.input_hash(config.prompts.train),
         "max_tokens": config.prompts.max_tokens,
         "code": project.code_hashes(reward_specs(project)),
     }
+    if config.preference.members > 1 and wants_preference_model(project):
+        inputs["members"] = config.preference.model_dump(include=_COMBINATION)
+    return inputs
 
 
 def _eval(project: Project) -> Any:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trimtab import ppo, preference, sampling, sft
 from trimtab.data.filtering import as_human
 from trimtab.data.pairs import candidate_record, read_candidates, read_pairs, write_candidates, write_pairs
 from trimtab.evaluation import win_rate
 from trimtab.pipeline.build import Workshop
+from trimtab.pipeline.ensembles import disagreement_of_samples, members_on_pairs
 from trimtab.pipeline.labels import run_label
 from trimtab.pipeline.revisions import revise
 from trimtab.pipeline.scorers import measures, reward
@@ -47,17 +48,19 @@ def run_sft(shop: Workshop) -> Result:
         "source": config.sft.source,
         "examples": len(examples),
         "demonstrations": len(examples) - revised.get("kept", 0),
-        **_validation(shop),
+        **_validation(shop, "sft"),
         **({"revisions": revised} if revised else {}),
     }
 
 
-def _validation(shop: Workshop) -> Result:
-    """The validation loss of the weights that were kept, where a part was held out."""
-    rows = [row for row in shop.run.metrics("sft") if row["step"] > 0 and "loss/validation" in row]
+def _validation(shop: Workshop, stage: Literal["sft", "pm"]) -> Result:
+    """The validation loss of the weights that were kept (of an ensemble: the first member's), where it was measured."""
+    rows = [row for row in shop.run.metrics(stage) if row["step"] > 0 and "loss/validation" in row]
     if not rows:
         return {}
-    kept = rows[-1] if shop.project.config.sft.patience is None else min(rows, key=lambda row: row["loss/validation"])
+    config = shop.project.config
+    patience = config.sft.patience if stage == "sft" else config.preference.patience
+    kept = rows[-1] if patience is None else min(rows, key=lambda row: row["loss/validation"])
     return {"validation_loss": kept["loss/validation"], "at_update": kept["step"], "updates": rows[-1]["step"]}
 
 
@@ -111,6 +114,8 @@ def run_pm(shop: Workshop) -> Result:
     return {
         "training_pairs": len(training),
         **metrics.as_dict(),
+        **(_validation(shop, "pm") if config.preference.patience is not None else {}),
+        **members_on_pairs(model, held_out),
         **({"human_pairs": len(human), "human_held_out": apart} if human else {}),
     }
 
@@ -157,7 +162,8 @@ def run_eval(shop: Workshop) -> Result:
             resume=read_jsonl(rows_path).records, save=lambda new: append_jsonl(rows_path, new),
         )  # fmt: skip
     shop.run.log("eval", 0, result.signals())
-    return {"independent": bool(independent), "trained_on": trained_on.name, **result.as_dict()}
+    apart = disagreement_of_samples(trained_on, read_jsonl(rows_path).records, shop.project.held_out_prompts)
+    return {"independent": bool(independent), "trained_on": trained_on.name, **result.as_dict(), **apart}
 
 
 def run_report(shop: Workshop) -> Result:
