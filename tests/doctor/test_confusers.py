@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import drawn_logs as drawn
-from trimtab.doctor.driver import diagnose_materials
+from trimtab.doctor.driver import diagnose, diagnose_materials
 from trimtab.doctor.finding import Severity
 from trimtab.doctor.log import Estimator, Log, Stage
 
@@ -233,6 +235,27 @@ def test_a_k3_below_zero_is_no_negative_kl() -> None:
 
 def alarms(log: Log) -> set[str]:
     return {f.id for f in diagnose_materials([log]).findings if f.severity.loud}
+
+
+@pytest.mark.parametrize(("end", "expected"), [(1.2, "length-collapse"), (50.0, "kl-explosion")])
+def test_a_kl_per_token_is_no_explosion_where_only_the_responses_shrank(
+    end: float, expected: str, tmp_path: Path
+) -> None:
+    scale = 1.0 if expected == "length-collapse" else 8.0  # the second run has a KL of 56 nats a response
+    rows = [
+        {
+            "objective/kl": scale * 7 * (1 - np.exp(-4 * t)) + 0.1 * noise,
+            "objective/kl_coef": 0.1,
+            "tokens/responses_len_mean": end + (55 - end) * np.exp(-5 * t),
+            "ppo/mean_scores": 0.2 + 0.6 * (1 - np.exp(-4 * t)) + 0.05 * noise,
+        }
+        for t, noise in zip(T, rng(0).standard_normal(N), strict=True)
+    ]
+    file = tmp_path / "stats.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    diagnosis = diagnose(file)
+    assert {f.id for f in diagnosis.findings if f.severity.loud} == {expected}
+    assert not [m for f in diagnosis.findings for m in f.ruled_out if m.key == "length-collapse.not-brief"]
 
 
 def test_a_start_near_zero_entropy_is_no_collapse_even_where_the_score_is_flat() -> None:

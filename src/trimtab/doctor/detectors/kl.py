@@ -33,6 +33,7 @@ TOKEN_BOUND = 0.5
 SEQUENCE_BOUND = 30.0
 """nats/sequence, where no length tells how much that is per token; the TRL FAQ keeps it between 0 and 10."""
 SEQUENCE_LONG = 50.0
+SEQUENCE_USUAL = 10.0
 TOKEN_HEALTHY = 0.2
 _SIGNED = frozenset({Estimator.K1, Estimator.UNKNOWN, Estimator.NONE})
 PER_TOKEN = ("kl/reference_per_token", "kl/reference_k3_per_token")
@@ -45,6 +46,8 @@ def past_bound(r: Reading) -> tuple[Track, float, int | None] | None:
     target = r.setting("ppo.kl_target_nats", "ppo.kl_target", "kl_target", "ppo_target")
     if token is not None:
         at = _stays_above(token, TOKEN_BOUND)
+        if at is not None and sequence is not None and _only_shorter(r, token, sequence):
+            return sequence, SEQUENCE_BOUND, _stays_above(sequence, SEQUENCE_BOUND)
         if at is None and sequence is not None and token.late > TOKEN_HEALTHY:
             at = _stays_above(sequence, SEQUENCE_LONG)
             if at is not None:
@@ -54,6 +57,13 @@ def past_bound(r: Reading) -> tuple[Track, float, int | None] | None:
         return None
     bound = SEQUENCE_BOUND if not target else max(SEQUENCE_BOUND, 2 * target)
     return sequence, bound, _stays_above(sequence, bound)
+
+
+def _only_shorter(r: Reading, token: Track, sequence: Track) -> bool:
+    """Whether a KL per token is high because responses have shrunk: the logged KL of a whole response is usual."""
+    length = r.track("response/length_mean")
+    shrunk = length is not None and length.late < 0.5 * length.start
+    return bool(token.series.derived and not sequence.series.derived and shrunk and sequence.late <= SEQUENCE_USUAL)
 
 
 def _stays_above(track: Track, bound: float) -> int | None:
@@ -86,9 +96,7 @@ def _explosion(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     severity, cause = CRITICAL if track.late > 3 * bound and track.rows >= 20 else WARNING, "cause"
     if r.beta == 0 and not hurt:  # nothing holds it, as was chosen
         severity, cause = INFO, "free"
-    yield finding(
-        id, severity, at, told, ruled_out=out, cause=cause, values={"bound": bound}, source="TRL FAQ"
-    )
+    yield finding(id, severity, at, told, ruled_out=out, cause=cause, values={"bound": bound}, source="TRL FAQ")
 
 
 def _excerpt(r: Reading, track: Track, bound: float) -> Finding | None:
@@ -239,9 +247,8 @@ def _over_constrained(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return
     told = [figure("share", kl, value=share, share=share, beta=level, late=kl.late, spread=spread.late), ends(p.track)]
     out = [ruled_out(id, "ceiling"), ruled_out(id, "still")]
-    yield finding(
-        id, WARNING, kl.departure(up=True) or kl.step(0), told, ruled_out=out, source="heuristic"
-    )
+    at = kl.onset(kl.smooth > 0.5 * kl.late) or kl.step(0)  # where the balance was reached
+    yield finding(id, WARNING, at, told, ruled_out=out, source="heuristic")
 
 
 def _stalls(track: Track, spread: float) -> bool:

@@ -22,7 +22,7 @@ from trimtab.doctor.detectors.rule import (
     too_short,
     unchecked,
 )
-from trimtab.doctor.finding import Finding, NotDiagnosable
+from trimtab.doctor.finding import Finding, Message, NotDiagnosable
 
 __all__ = ["RULES", "grown"]
 
@@ -76,13 +76,14 @@ def _collapse(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     p, empty = progress(r), r.track("response/empty_fraction")
     told = [ends(track)]
     harm = track.late < 8 and track.start >= 16
+    out: list[Message] = []
     if empty is not None and empty.late > 0.05:
         told.append(ends(empty))
         harm = True
     if p is not None and (p.fallen or p.flat or changed_since(p.track, at) < -2 or _nothing_won(p, at, track)):
         told.append(ends(p.track))
         harm = True
-    out = [ruled_out(id, "brief")] if harm else []
+        out = [ruled_out(id, "brief")]  # said only where the score does suffer
     yield finding(
         id,
         WARNING if harm else INFO,
