@@ -129,6 +129,17 @@ def test_where_judges_vote_their_disagreement_decides_and_a_model_is_one_of_them
     assert choose(pairs, 1, judge_votes=votes[1:]).tolist() == [0]
 
 
+def test_beside_judges_an_ensemble_counts_once() -> None:
+    pairs = [pair(0), pair(1)]
+    # one model against the judge says .368 of the first pair and nothing of the second; three would say .286 and .319
+    members = [scores_of(0.9, 0.99), scores_of(0.9, 0.5), scores_of(0.9, 0.01)]
+    assert choose(pairs, 1, scores=members, judge_votes=[[0.1, 0.5]]).tolist() == [0]
+
+
+def test_of_what_nobody_voted_on_nothing_is_known() -> None:
+    assert choose([pair(0), pair(1)], 1, judge_votes=[[0.6, math.nan]]).tolist() == [1]
+
+
 def test_an_ensemble_without_a_rule_goes_by_the_uncertainty_of_its_mean() -> None:
     pairs = [pair(i) for i in range(2)]
     # the members differ about the first, and are at a loss about the second
