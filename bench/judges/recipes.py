@@ -4,8 +4,10 @@
     python -m bench.judges.recipes --minutes 5        stops measuring after five minutes; the next call goes on
     python -m bench.judges.recipes --only-tables
 
-Measurements are kept in bench/results/judges, one line a pair: an interrupted run goes on where it stopped. The data
-are read from ../shared/data; a set that is absent is left out, with a message.
+Measurements are kept in bench/results/judges, one line a pair: an interrupted run goes on where it stopped. Pairs come
+in random order, and every measurement is made of the first thirty before any is made of more: whatever has been
+measured is a random sample, and the tables say of how many. The data are read from ../shared/data; a set that is absent
+is left out, with a message.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from bench.judges.material import SETS, load
@@ -26,6 +29,8 @@ from trimtab.runs.files import append_jsonl, read_jsonl
 
 RESULTS = Path(__file__).parent.parent / "results" / "judges"
 MODEL = "smollm2-135m-instruct"
+_PARTS = (30, 60, 120, None)
+"""Pairs of each set after which the next measurement has its turn."""
 
 
 def measured(name: str, of: str) -> dict[str, dict[str, object]]:
@@ -39,22 +44,16 @@ def _file(name: str, of: str) -> Path:
 
 def _measure(sets: dict[str, list[Pair]], names: list[str], until: float) -> None:
     model: SmallModel | None = None
-    for name in names:
-        for of, pairs in sets.items():
-            done = measured(name, of)
-            missing = [pair for pair in pairs if pair.id not in done]
-            if missing and model is None:
-                model = SmallModel(MODEL)
-            began, cpu = time.monotonic(), time.process_time()
-            for pair in missing:
-                if time.monotonic() > until:
-                    return
-                assert model is not None
-                append_jsonl(_file(name, of), [{"id": pair.id, "figures": MEASUREMENTS[name](model, pair)}])
-            if missing:
-                seconds, spent = time.monotonic() - began, time.process_time() - cpu
-                print(f"{name} on {of}: {len(missing)} pairs, {seconds:.0f} s, {spent:.0f} s of processor time",
-                      file=sys.stderr)  # fmt: skip
+    for most in _PARTS:
+        for name in names:
+            for of, pairs in sets.items():
+                done = measured(name, of)
+                order = np.random.default_rng(0).permutation(len(pairs))[:most]
+                for pair in (pairs[i] for i in order if pairs[i].id not in done):
+                    if time.monotonic() > until:
+                        return
+                    model = model or SmallModel(MODEL)
+                    append_jsonl(_file(name, of), [{"id": pair.id, "figures": MEASUREMENTS[name](model, pair)}])
 
 
 def main() -> None:
