@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,7 +55,22 @@ def test_as_many_pairs_as_allowed_are_asked_about_once_and_come_back_in_order(ho
     assert len(asked) == len(set(asked)) == min(n, 100)
     assert [p.id for p in chosen] == [y.pair_id for y in labels]
     assert [p.id for p in chosen] == [p.id for p in everything if p.id in set(asked)]
-    assert len(ask.rounds) == (1 if how == "random" or n >= 100 else max(1, min(8, n // 8)))
+    # 16, then half as many again
+    sizes = [16, 8, 12, 18, 27, 41]
+    assert [len(batch) for batch in ask.rounds[:-1]] == sizes[: len(ask.rounds) - 1]
+    assert 0 < len(ask.rounds[-1]) <= sizes[len(ask.rounds) - 1]
+
+
+@pytest.mark.parametrize("how", ["random", "active"])
+def test_a_larger_budget_asks_about_all_that_a_smaller_one_asks_about(how: str) -> None:
+    everything = [replace(p, prompt=replace(p.prompt, messages=(Message("user", f"q{i // 2}"),)))
+                  for i, p in enumerate(pairs(100))]  # fmt: skip
+    small: list[str] = []
+    for n in (5, 16, 20, 40, 57, 90, 100):
+        chosen, _ = label_in_rounds(everything, n, decide, how=how, seed=2)  # type: ignore[arg-type]
+        ids = [p.id for p in chosen]
+        assert set(small) <= set(ids), n
+        small = ids
 
 
 def test_the_same_verdicts_lead_to_the_same_questions() -> None:

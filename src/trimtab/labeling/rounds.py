@@ -7,7 +7,8 @@ command, whose verdicts are recorded, chooses the same again and goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -21,9 +22,8 @@ from trimtab.labeling.aggregate import Label
 
 __all__ = ["WordLearner", "label_in_rounds"]
 
-_ROUNDS = 8
-_FEWEST = 8
-"""Pairs of a round: fewer teach nothing that the next round could use."""
+_FIRST, _GROWTH = 16, 1.5
+"""Pairs of the first round, and by what the labels grow with each further one."""
 _RIDGE = 0.3
 
 
@@ -66,22 +66,35 @@ def label_in_rounds(
         ask: labels the pairs that it is handed, one label each.
         how: `random`: spread over the prompts, otherwise by chance; `active`: a first round by chance, then by the
             uncertainty of a bag of words that learns from the labels so far.
-        seed: of all choices.
+        seed: of all choices. A larger `n` asks about all that a smaller one asks about.
 
     Returns:
         (the pairs that were labeled, in the order of `pairs`; their labels).
     """
     learner = WordLearner(pairs) if how == "active" and n < len(pairs) else None
-    rounds = 1 if learner is None else max(1, min(_ROUNDS, n // _FEWEST))
+    prompts = len({pair.prompt.messages for pair in pairs})
     found: dict[int, Label] = {}
-    for number in range(1, rounds + 1):
-        wanted = min(n, len(pairs)) * number // rounds - len(found)
+    for total in _totals(min(n, len(pairs))):
         known = [(i, label.p_first) for i, label in found.items() if label.p_first is not None]
         scores = None
         if learner is not None and known:
             scores = learner.scores([i for i, _ in known], [p for _, p in known])
-        chosen = sorted(choose(pairs, wanted, scores=scores, labeled=list(found), seed=seed).tolist())
-        labels = ask([pairs[i] for i in chosen])
-        found.update(zip(chosen, labels, strict=True))
+        # chosen as if the round were whole, so that a larger budget begins with the pairs of a smaller one
+        chosen = choose(
+            pairs, total - len(found), scores=scores, labeled=list(found), per_prompt=math.ceil(total / prompts),
+            seed=seed,
+        ).tolist()[: n - len(found)]  # fmt: skip
+        labels = ask([pairs[i] for i in sorted(chosen)])
+        found.update(zip(sorted(chosen), labels, strict=True))
     order = sorted(found)
     return [pairs[i] for i in order], [found[i] for i in order]
+
+
+def _totals(n: int) -> Iterator[int]:
+    """Labels after each round, until there are at least `n`."""
+    total = _FIRST
+    while total < n:
+        yield total
+        total = math.ceil(total * _GROWTH)
+    if n:
+        yield total
