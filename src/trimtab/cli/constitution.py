@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _SICK = 3
+_SHOWN = 100
 _SHOWN_FLIPS = 10
 _WIDTH = 300
 
@@ -55,8 +56,10 @@ def check(file: File, as_json: JsonOutput = False, quiet: Quiet = False) -> None
             }
         output.emit_json({"file": str(file), **facts, **output.listing("remarks", [r.as_dict() for r in remarks])})
     else:
-        for r in remarks:
+        for r in remarks[:_SHOWN]:
             output.emit_text(f"{r.level}: {r.message}" + (f"\n  {r.hint}" if r.hint else ""))
+        if len(remarks) > _SHOWN:
+            output.emit_text(f"... and {len(remarks) - _SHOWN:,} more: --json lists them all")
         if constitution is not None:
             n = len(constitution.principles)
             output.say(f"{file}: {n} principle{'s' * (n != 1)}, {_counts([str(r.level) for r in remarks])}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 from trimtab.constitution.principles import Constitution, Principle
@@ -24,6 +24,10 @@ LONG_WORDS = 80
 """A principle longer than this is more than a sentence or two."""
 LONG_IN_ALL_WORDS = 800
 """A list longer than this takes a good part of a small judge's context, and of its attention."""
+MOST_COMPARED = 300
+"""Principles that are compared with each other: time grows with the square, and no judge reads as many."""
+MOST_REMARKS = 100
+"""Contradictions, and duplicates, that are listed."""
 WEIGHT_RATIO = 20.0
 """A weight this many times another: the lighter principle is drawn too seldom to be learned."""
 
@@ -67,11 +71,12 @@ class Remark:
 
 def check(constitution: Constitution) -> list[Remark]:
     """Remarks on a constitution that can be read, the serious ones first."""
-    pairs = list(combinations(constitution.counted, 2))
+    compared = constitution.counted[:MOST_COMPARED]
     remarks = [
         *(r for p in constitution.counted if (r := _own_readings(p)) is not None),
-        *(r for a, b in pairs if (r := _contradiction(a, b)) is not None),
-        *(r for a, b in pairs if (r := _duplicate(a, b)) is not None),
+        *islice((r for a, b in combinations(compared, 2) if (r := _contradiction(a, b)) is not None), MOST_REMARKS),
+        *islice((r for a, b in combinations(compared, 2) if (r := _duplicate(a, b)) is not None), MOST_REMARKS),
+        *_too_many(constitution),
         *_lengths(constitution),
         *_weights(constitution),
         *_missing(constitution),
@@ -89,6 +94,18 @@ def _said(p: Principle) -> str:
 def _same(first: str, second: str) -> bool:
     a, b = plain(first), plain(second)
     return a == b or overlap(content(first), content(second)) >= NEAR_DUPLICATE
+
+
+def _too_many(constitution: Constitution) -> Iterator[Remark]:
+    n = len(constitution.counted)
+    if n > MOST_COMPARED:
+        yield Remark(
+            Level.WARNING,
+            Kind.LENGTH,
+            (),
+            f"there are {n:,} principles; only the first {MOST_COMPARED} were compared with each other",
+            "keep those that decide something: trimtab labels audit shows which",
+        )
 
 
 def _contradiction(a: Principle, b: Principle) -> Remark | None:

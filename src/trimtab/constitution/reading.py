@@ -22,7 +22,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import math
 import os
 import re
 import tomllib
@@ -34,6 +33,7 @@ from typing import Any
 from trimtab.constitution.principles import Constitution, Principle, Turn
 from trimtab.constitution.wording import distinctive
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.reading import refuse_special, shown
 
 __all__ = ["load_constitution", "public_id", "public_text", "read_constitution"]
 
@@ -41,6 +41,8 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TEXTS = ("text", "reading", "opposite", "critique", "revision")
 _KEYS = ("id", "weight", *_TEXTS)
 _ROLES = ("user", "assistant")
+_MOST_WEIGHT = 1e9
+_SHOWN_PROBLEMS = 20
 _HINT = (
     "A constitution has a name and [[principles]] with id, text and, where wanted, weight, reading, opposite, "
     "critique, revision."
@@ -55,7 +57,10 @@ def load_constitution(path: str | os.PathLike[str]) -> Constitution:
     """
     constitution, problems = read_constitution(path)
     if constitution is None:
-        raise TrimtabError(ErrorKind.DATA, "\n".join(f"{path}: {problem}" for problem in problems), _HINT)
+        told = [f"{path}: {problem}" for problem in problems[:_SHOWN_PROBLEMS]]
+        if len(problems) > _SHOWN_PROBLEMS:
+            told.append(f"{path}: {len(problems) - _SHOWN_PROBLEMS} more problems")
+        raise TrimtabError(ErrorKind.DATA, "\n".join(told), _HINT)
     return constitution
 
 
@@ -73,7 +78,7 @@ def read_constitution(path: str | os.PathLike[str]) -> tuple[Constitution | None
     _check_keys(document, ("name", "principles", "chats"), "", problems)
     name = document.get("name", path.stem)
     if not isinstance(name, str) or not name.strip():
-        problems.append(f"name is {name!r}; it is a text")
+        problems.append(f"name is {shown(name)}; it is a text")
     entries = document.get("principles")
     if not isinstance(entries, list) or not entries:
         problems.append("there are no principles")
@@ -82,7 +87,7 @@ def read_constitution(path: str | os.PathLike[str]) -> tuple[Constitution | None
     chats = _chats(document.get("chats", []), problems)
     for repeated, n in Counter(p.id for p in principles).items():
         if n > 1:
-            problems.append(f"{n} principles have the id {repeated!r}")
+            problems.append(f"{n} principles have the id {shown(repeated)}")
     if principles and not problems and not any(p.weight > 0 for p in principles):
         problems.append("every principle has weight 0")
     return (None if problems else Constitution(name, tuple(principles), chats)), problems
@@ -92,6 +97,7 @@ def read_constitution(path: str | os.PathLike[str]) -> tuple[Constitution | None
 
 
 def _parse(path: Path) -> Mapping[str, Any]:
+    refuse_special(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -118,16 +124,22 @@ def _toml(text: str) -> Any:
 
 
 def _json(text: str) -> Any:
-    return json.loads(text)
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For JSON decoders: a key given twice is an error, as in TOML, and no silent loss."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
+        raise ValueError(f"the key {shown(twice)} is given twice")
+    return table
 
 
 def _yaml(text: str) -> Any:
-    import yaml
+    from trimtab.constitution.yaml_text import plain_yaml
 
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from None
+    return plain_yaml(text)
 
 
 def _from_public(document: Mapping[str, Any], problems: list[str]) -> Mapping[str, Any]:
@@ -189,15 +201,15 @@ def _principle(entry: Any, number: int, problems: list[str]) -> Principle | None
     if isinstance(name, str) and _ID.fullmatch(name):
         where += f" ({name})"
     else:
-        problems.append(f"{where}: id is {name!r}; it is made of letters, digits, dots, dashes and underscores")
+        problems.append(f"{where}: id is {shown(name)}; it is made of letters, digits, dots, dashes and underscores")
     _check_keys(entry, _KEYS, f"{where}: ", problems)
     for key in _TEXTS:
         value = entry.get(key)
         if (value is not None or key == "text") and not (isinstance(value, str) and value.strip()):
-            problems.append(f"{where}: {key} is {'missing' if value is None else repr(value)}; it is a text")
+            problems.append(f"{where}: {key} is {'missing' if value is None else shown(value)}; it is a text")
     weight = entry.get("weight", 1.0)
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-        problems.append(f"{where}: weight is {weight!r}; it is a number from 0 on")
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= _MOST_WEIGHT:
+        problems.append(f"{where}: weight is {shown(weight)}; it is a number from 0 to {_MOST_WEIGHT:g}")
     if (entry.get("reading") is None) != (entry.get("opposite") is None):
         problems.append(f"{where}: reading and opposite go together")
     if len(problems) > before:
@@ -237,5 +249,5 @@ def _turn(value: Any, where: str, problems: list[str]) -> Turn | None:
 def _check_keys(table: Mapping[Any, Any], known: Sequence[str], where: str, problems: list[str]) -> None:
     for key in table:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            problems.append(f"{where}unknown key {key!r}{f', did you mean {near[0]!r}?' if near else ''}")
+            near = difflib.get_close_matches(str(key)[:60], known, n=1)
+            problems.append(f"{where}unknown key {shown(key)}{f', did you mean {near[0]!r}?' if near else ''}")

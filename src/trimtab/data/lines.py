@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from trimtab.data.records import Message, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.reading import MOST_DIGITS, refuse_special, shown
 from trimtab.runs.files import stable_hash
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "response_of",
     "tags_of",
     "text_of",
+    "whole",
     "without",
     "write_messages",
 ]
@@ -104,6 +106,7 @@ def _lines(n: int) -> str:
 
 
 def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    refuse_special(path)
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -122,7 +125,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise LineError(f"is not UTF-8: {error.reason} at byte {error.start}") from None
     try:
-        record = json.loads(text, parse_constant=no_constant, parse_float=finite)
+        record = json.loads(text, parse_constant=no_constant, parse_float=finite, parse_int=whole)
     except json.JSONDecodeError as error:
         raise LineError(f"is not JSON: {error.msg} at column {error.colno}") from None
     except RecursionError:
@@ -143,8 +146,15 @@ def finite(text: str) -> float:
     """For JSON decoders: a number that a float can hold."""
     number = float(text)
     if not math.isfinite(number):
-        raise LineError(f"holds {text}, which is too large for a number")
+        raise LineError(f"holds {text[:20]}, which is too large for a number")
     return number
+
+
+def whole(text: str) -> int:
+    """For JSON decoders: a whole number that a float can hold."""
+    if len(text) > MOST_DIGITS:
+        raise LineError(f"holds a number of {len(text)} digits, which is too large")
+    return int(text)
 
 
 # columns
@@ -158,9 +168,9 @@ def record_id(record: Mapping[str, Any], number: int, seen: dict[str, int]) -> s
     elif isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
         name = str(value)
     else:
-        raise LineError(f"id is {value!r}; it is a text or a whole number")
+        raise LineError(f"id is {shown(value)}; it is a text or a whole number")
     if name in seen:
-        raise LineError(f"id {name!r} is that of line {seen[name]} already")
+        raise LineError(f"id {shown(name)} is that of line {seen[name]} already")
     seen[name] = number
     return name
 
@@ -208,9 +218,9 @@ def response_of(record: Mapping[str, Any], column: str, text: str) -> Response:
     finished, tokens = record.get(f"{column}_finished"), record.get(f"{column}_tokens")
     finished = True if finished is None else finished  # tables have the column in every row
     if not isinstance(finished, bool):
-        raise LineError(f"{column}_finished is {finished!r}; it is true or false")
+        raise LineError(f"{column}_finished is {shown(finished)}; it is true or false")
     if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0):
-        raise LineError(f"{column}_tokens is {tokens!r}; it is a whole number from 0 on")
+        raise LineError(f"{column}_tokens is {shown(tokens)}; it is a whole number from 0 on")
     return Response(text, finished, tokens)
 
 
@@ -229,7 +239,7 @@ def number_of(record: Mapping[str, Any], column: str, low: float = -math.inf, hi
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         bounds = "a number" if math.isinf(low) else f"a number from {low:g} to {high:g}"
-        raise LineError(f"{column} is {value!r}; it is {bounds}")
+        raise LineError(f"{column} is {shown(value)}; it is {bounds}")
     return float(value)
 
 
@@ -297,6 +307,6 @@ def prompt_of(record: Mapping[str, Any], messages: tuple[Message, ...]) -> Promp
     """The prompt inside the line of another record; the inverse of `prompt_columns`."""
     name = record.get("prompt_id")
     if name is not None and not (isinstance(name, str) and name):
-        raise LineError(f"prompt_id is {name!r}; it is a text")
+        raise LineError(f"prompt_id is {shown(name)}; it is a text")
     check_prompt(messages)
     return Prompt(name or prompt_id_of(messages), messages, tags_of(record), object_of(record, "prompt_extra"))

@@ -6,12 +6,10 @@ What is wrong is collected, so that one reading names the first ten broken recor
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import math
 import os
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +20,7 @@ import numpy as np
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.protocol import Outcome
 from trimtab.labeling.verdicts import NO_WINNER, OUTCOMES, TIE, Coded, PairTexts, VerdictTable
+from trimtab.reading import MOST_DIGITS, bytes_of, refuse_special, shown
 from trimtab.stats.text import length
 
 __all__ = ["Record", "load_records", "read", "table_of"]
@@ -74,6 +73,7 @@ _ORDERS: dict[Any, int] = {
     "forward": 1,
     "reversed": 2,
 }
+_TOO_LARGE = 10**MOST_DIGITS
 _STATUS = {outcome.value: i for i, outcome in enumerate(OUTCOMES)}
 _OK, _TIED, _UNPARSED = (OUTCOMES.index(o) for o in (Outcome.OK, Outcome.TIE, Outcome.UNPARSED))
 
@@ -183,7 +183,7 @@ def _verdict(record: Record, p_1: float) -> tuple[int, int]:
     stated = record.get("status")
     status = None if _missing(stated) else _STATUS.get(str(stated).lower())
     if status is None and not _missing(stated):
-        raise _RecordError(f"status is {stated!r}; it is one of {', '.join(_STATUS)}")
+        raise _RecordError(f"status is {shown(stated)}; it is one of {', '.join(_STATUS)}")
     if "winner" in record:
         winner = _code(record["winner"], _WINNERS, "winner", '1, 2, "tie" or null')
         if winner == NO_WINNER and status == _TIED:
@@ -202,8 +202,8 @@ def _verdict(record: Record, p_1: float) -> tuple[int, int]:
         return winner, fitting
     # a probability of exactly one half is a preference that names nobody, and may be told as ok
     if status != fitting and not (winner == NO_WINNER and status > _TIED) and not (winner == TIE and status == _OK):
-        shown = {NO_WINNER: "null", TIE: "tie"}.get(winner, str(winner))
-        raise _RecordError(f"winner {shown} does not go with status {OUTCOMES[status].value}")
+        named = {NO_WINNER: "null", TIE: "tie"}.get(winner, str(winner))
+        raise _RecordError(f"winner {named} does not go with status {OUTCOMES[status].value}")
     return winner, fitting if winner != NO_WINNER else status
 
 
@@ -221,7 +221,7 @@ def _code(value: Any, codes: Mapping[Any, int], column: str, right: str) -> int:
     else:
         found = None
     if found is None:
-        raise _RecordError(f"{column} is {value!r}; it is {right}")
+        raise _RecordError(f"{column} is {shown(value)}; it is {right}")
     return found
 
 
@@ -232,6 +232,8 @@ def _name(value: Any, column: str) -> str | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _RecordError(f"{column} is a {type(value).__name__}; it is a text or a whole number")
+    if abs(value) >= _TOO_LARGE:
+        raise _RecordError(f"{column} has more than {MOST_DIGITS} digits; it is a text or a whole number")
     # a table with gaps turns whole numbers into 3.0
     return str(int(value)) if float(value).is_integer() else str(value)
 
@@ -244,17 +246,17 @@ def _number(value: Any, column: str) -> float:
         try:
             value = float(value)
         except ValueError:
-            raise _RecordError(f"{column} is {value!r}; it is a number") from None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise _RecordError(f"{column} is {shown(value)}; it is a number") from None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= min(high, _TOO_LARGE):
         bounds = f"from {low:g} on" if math.isinf(high) else f"from {low:g} to {high:g}"
-        raise _RecordError(f"{column} is {value!r}; it is a number {bounds}")
+        raise _RecordError(f"{column} is {shown(value)}; it is a number {bounds}")
     return float(value)
 
 
 def _whole(value: Any, column: str) -> int:
     number = _number(value, column)
     if not number.is_integer() or number > 2**31 - 1:
-        raise _RecordError(f"{column} is {value!r}; it is a whole number from 0 on")
+        raise _RecordError(f"{column} is {shown(value)}; it is a whole number from 0 on")
     return int(number)
 
 
@@ -277,7 +279,7 @@ def load_records(path: str | os.PathLike[str]) -> tuple[list[Record], list[int]]
         TrimtabError: the file cannot be read, or is broken; parquet needs pyarrow.
     """
     path = Path(path)
-    data = _bytes(path)
+    data = bytes_of(path)
     suffix = path.with_suffix("").suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
     if data.startswith(b"PAR1") or suffix == ".parquet":
         return _parquet(path, data)
@@ -295,16 +297,8 @@ def load_records(path: str | os.PathLike[str]) -> tuple[list[Record], list[int]]
     return _jsonl(text, path)
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-    except (OSError, EOFError, zlib.error) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise TrimtabError(ErrorKind.DATA, f"{path}: cannot be read: {why}") from None
-
-
 def _head(path: Path) -> bytes:
+    refuse_special(path)
     try:
         with path.open("rb") as file:
             return file.read(16)

@@ -16,6 +16,7 @@ from typing import Any
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.verdict_files import Record, load_records, table_of
 from trimtab.labeling.verdicts import VerdictTable
+from trimtab.reading import shown
 
 __all__ = [
     "from_llmbar",
@@ -31,6 +32,7 @@ Converted = tuple[list[Record], str, list[int]]
 
 _PANDALM_KEYS = ("gpt_result", "pandalm_result")
 _PANDALM_PEOPLE = "testset-v1.json"
+_FOREIGN = {"winner_order12", "pair_hash", "annotator1", *_PANDALM_KEYS, "model_a", "model_1"}
 _LLMBAR_ORDERS = (("winner_order12", "12"), ("winner_order21", "21"))
 
 
@@ -39,6 +41,8 @@ def records_of(records: Sequence[Any], lines: Sequence[int], path: Path) -> Conv
     first = records[0] if records and isinstance(records[0], Mapping) else {}
     columns = set(first)
     source = str(path)
+    if columns & _FOREIGN and (odd := [n for n, r in zip(lines, records, strict=True) if not isinstance(r, Mapping)]):
+        raise TrimtabError(ErrorKind.DATA, f"{path}, line {odd[0]}: is no object", "every record is one like the first")
     if {"winner_order12", "winner_order21", "judge"} <= columns:
         return _with_lines(from_llmbar(records, _llmbar_texts(records, path)), lines, 2, source)
     if {"pair_hash", "shown", "outcome", "p_first"} <= columns:
@@ -92,6 +96,7 @@ def from_llmbar(
 def _llmbar_texts(records: Sequence[Any], path: Path) -> dict[tuple[str, int], Mapping[str, Any]]:
     """The texts of the subsets whose dataset.json lies where LLMBar has it, beside the votes."""
     subsets = {str(r["subset"]) for r in records if isinstance(r, Mapping) and "subset" in r}
+    subsets = {s for s in subsets if s.isprintable() and len(s) < 256}
     found: dict[tuple[str, int], Mapping[str, Any]] = {}
     root = path.parent.resolve()
     for subset in subsets:
@@ -129,7 +134,7 @@ def from_pandalm(records: Iterable[Record]) -> Iterator[Record]:
 
 
 def from_pandalm_model(
-    records: Iterable[Record], name: str, people: Mapping[Any, Record] | None = None
+    records: Iterable[Record], name: str, people: Mapping[str, Record] | None = None
 ) -> Iterator[Record]:
     """A model's verdicts on PandaLM's pairs; the reference label is the majority of the people.
 
@@ -141,7 +146,7 @@ def from_pandalm_model(
     judge = name.split(".json")[0].removesuffix("-testset-v1")
     for r in records:
         key = next((k for k in _PANDALM_KEYS if k in r), "")
-        pair = (people or {}).get(r.get("idx"), {})
+        pair = (people or {}).get(str(r.get("idx")), {})
         votes = [_pandalm_vote(v) for k, v in pair.items() if str(k).startswith("annotator")]
         majority = [v for v in dict.fromkeys(votes) if 2 * votes.count(v) > len(votes)]
         verdict = _pandalm_vote(r.get(key))
@@ -154,12 +159,12 @@ def from_pandalm_model(
         }
 
 
-def _pandalm_people(path: Path) -> dict[Any, Record]:
+def _pandalm_people(path: Path) -> dict[str, Record]:
     """The human annotations beside a file of a model's verdicts, by index; none where they are not there."""
     file = path.parent / _PANDALM_PEOPLE
     if not file.is_file():
         return {}
-    return {r.get("idx"): r for r in load_records(file)[0] if isinstance(r, Mapping)}
+    return {str(r.get("idx")): r for r in load_records(file)[0] if isinstance(r, Mapping)}
 
 
 def _pandalm_pair(r: Record) -> dict[str, Any]:
@@ -178,7 +183,7 @@ def _pandalm_pair(r: Record) -> dict[str, Any]:
 
 def _pandalm_vote(value: Any) -> Any:
     votes: dict[str, Any] = {"0": "tie", "1": 1, "2": 2, "tie": "tie"}
-    return votes.get(str(value).strip().lower(), value)
+    return votes.get(str(value).strip().lower(), value if isinstance(value, str | int | float | None) else shown(value))
 
 
 # MT-bench

@@ -22,6 +22,7 @@ from trimtab.data.readers.huggingface import PROMPT_NAMES, pair_of
 from trimtab.data.readers.ratings import LISTS, rated_pairs
 from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.reading import shown
 
 __all__ = ["Broken", "Form", "Options", "Reading", "iterate", "read"]
 
@@ -232,7 +233,7 @@ class _Ids:
         own = record_id(record, number, {} if self._many else self._seen)
         name = own if record.get("id") is not None else self._prefix + own
         if self._many and self._seen.setdefault(name, number) != number:
-            raise LineError(f"id {name!r} was given before")
+            raise LineError(f"id {shown(name)} was given before")
         return name
 
 
@@ -240,7 +241,7 @@ def _unknown(path: Path, columns: Mapping[str, str]) -> TrimtabError:
     names: list[str] = []
     for source in open_source(path):
         names = next((list(item.record) for item in source.items if item.record), [])
-    seen = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    seen = ", ".join(name[:60] for name in names[:12]) + (", ..." if len(names) > 12 else "")
     return TrimtabError(
         ErrorKind.DATA,
         f"{path}: these columns are no pairs that are known: {seen or 'none'}",

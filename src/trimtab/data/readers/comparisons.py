@@ -10,6 +10,7 @@ from typing import Any
 from trimtab.data.lines import LineError, kind, prompt_of, text_of, without
 from trimtab.data.readers.huggingface import transcript
 from trimtab.data.records import Message, Pair, Prompt, Response
+from trimtab.reading import shown
 
 __all__ = ["hhh_pair", "outputs_pair", "pandalm_pair"]
 
@@ -34,7 +35,7 @@ def outputs_pair(record: dict[str, Any], name: str) -> Pair:
     column = "label" if "label" in record else "preference"
     value = _number(record, column)
     if not (1 <= value <= 2 or (value == 0 and column == "preference")):
-        raise LineError(f"{column} is {record[column]!r}; it is 1 (the first is better) or 2")
+        raise LineError(f"{column} is {shown(record[column])}; it is 1 (the first is better) or 2")
     p_first = 0.5 if value == 0 else 2 - value
     extra = without(record, "id", asked, "input", "output_1", "output_2", column)
     return _pair(name, _prompt(prompt, record), first, second, p_first, extra, record.get("generator_1"))
@@ -54,8 +55,10 @@ def pandalm_pair(record: dict[str, Any], name: str) -> Pair:
     for column in annotators:
         value = _number(record, column)
         if value not in (0, 1, 2):
-            raise LineError(f"{column} is {record[column]!r}; it is 1, 2 or 0 for a tie")
+            raise LineError(f"{column} is {shown(record[column])}; it is 1, 2 or 0 for a tie")
         votes[column] = {0: 0.5, 1: 1.0, 2: 0.0}[int(value)]
+    if not votes:
+        raise LineError("has no annotator1, annotator2, ...")
     p_first = sum(votes.values()) / len(votes)
     for_first, for_second = ("chosen", "rejected") if p_first >= 0.5 else ("rejected", "chosen")
     said = {c: "tie" if v == 0.5 else for_first if v == 1 else for_second for c, v in votes.items()}
@@ -114,7 +117,7 @@ def _number(record: Mapping[str, Any], column: str) -> float:
         try:
             return float(value)
         except ValueError:
-            raise LineError(f"{column} is {value!r}; it is a number") from None
+            raise LineError(f"{column} is {shown(value)}; it is a number") from None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise LineError(f"{column} is {kind(value)}; it is a number")
     return float(value)

@@ -18,15 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from trimtab.data.lines import LineError, finite, kind, no_constant, parse_object
+from trimtab.data.lines import LineError, finite, kind, no_constant, parse_object, whole
 from trimtab.data.readers.parquet import parquet_records
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.reading import refuse_special
 
 __all__ = ["Item", "Source", "open_source"]
 
 _SUFFIXES = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet")
 _CHUNK = 1 << 16
 _HEAD = 1 << 16
+_LINE = 1 << 28
+"""A longer line is no record: what a small gzip file can unpack to is not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ def _source(path: Path) -> Source:
 
 
 def _opened(path: Path) -> BinaryIO:
+    refuse_special(path)
     try:
         file = path.open("rb")
     except OSError as error:
@@ -126,7 +130,11 @@ def _lines(path: Path) -> Iterator[Item]:
     number = 0
     try:
         with _opened(path) as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(iter(lambda: file.readline(_LINE), b""), 1):
+                if len(line) == _LINE:
+                    what = f"is longer than {_LINE >> 20} MiB; nothing after it was read"
+                    yield Item(number, f"line {number}", None, what)
+                    return
                 text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
                 if not text.strip():
                     continue
@@ -170,7 +178,7 @@ def _members(whole: dict[str, Any]) -> list[Item]:
 
 def _array(path: Path) -> Iterator[Item]:
     """The objects of a JSON array, decoded as the file is read."""
-    decoder = json.JSONDecoder(parse_constant=no_constant, parse_float=finite)
+    decoder = json.JSONDecoder(parse_constant=no_constant, parse_float=finite, parse_int=whole)
     number = 0
     with _opened(path) as file:
         text = _Text(file)
@@ -326,7 +334,7 @@ def _cell(name: str, text: str) -> Any:
 
 def _maybe_json(text: str, wanted: type) -> Any:
     try:
-        value = json.loads(text, parse_constant=no_constant, parse_float=finite)
+        value = json.loads(text, parse_constant=no_constant, parse_float=finite, parse_int=whole)
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, wanted) else text
