@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from trimtab.cli.main import main
 from trimtab.data.pairs import read_candidates, read_pairs
 from trimtab.data.prompts import write_prompts
 from trimtab.errors import TrimtabError
@@ -117,6 +118,16 @@ def test_a_dry_run_counts_only_the_budget(project: Path) -> None:
     opened = Project.open(project, ["label.choose=active", "label.budget_pairs=7"])
     (one,) = estimate_stage(Workshop(opened, Run.open(project / "runs" / "main")))
     assert (one.questions, one.calls) == (7, 7)
+
+
+def test_the_command_takes_the_budget_and_set_may_choose_otherwise(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["label", str(project), "--pairs", "6", "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["total"]["calls"] == 6
+    assert main(["label", str(project), "--pairs", "6", "--set", "label.choose=random", "--quiet"]) == 0
+    found = json.loads((project / "runs/main/artifacts/label/result.json").read_text())
+    assert (found["choose"], found["labels"]) == ("random", 6)
 
 
 def test_the_second_opinion_is_that_of_the_likelihood_judge_on_so_many_labels(project: Path) -> None:
