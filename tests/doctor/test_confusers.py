@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import drawn_logs as drawn
+from trimtab.doctor.diagnosis import Diagnosis
 from trimtab.doctor.driver import diagnose, diagnose_materials
 from trimtab.doctor.finding import Severity
 from trimtab.doctor.log import Estimator, Log, Stage
@@ -256,6 +257,55 @@ def test_a_kl_per_token_is_no_explosion_where_only_the_responses_shrank(
     diagnosis = diagnose(file)
     assert {f.id for f in diagnosis.findings if f.severity.loud} == {expected}
     assert not [m for f in diagnosis.findings for m in f.ruled_out if m.key == "length-collapse.not-brief"]
+
+
+def read_rows(path: Path, rows: list[dict[str, float]]) -> Diagnosis:
+    file = path / "log.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return diagnose(file)
+
+
+def told(diagnosis: Diagnosis) -> set[str]:
+    return {f.id for f in diagnosis.findings if f.severity.loud}
+
+
+@pytest.mark.parametrize(("points", "gain", "expected"), [(200, 0.0, True), (30, 0.0, False), (200, 0.6, False)])
+def test_a_direct_loss_that_stays_at_ln_2_is_a_policy_that_does_not_move(
+    points: int, gain: float, expected: bool, tmp_path: Path
+) -> None:
+    t, noise = np.arange(points) / points, 0.002 * rng(0).standard_normal(points)
+    margin = gain * t + noise
+    rows = [
+        {"loss": float(np.log1p(np.exp(-m))), "rewards/chosen": m / 2, "rewards/rejected": -m / 2, "rewards/margins": m}
+        for m in margin.tolist()
+    ]
+    assert ("policy-not-moving" in told(read_rows(tmp_path, rows))) is expected
+
+
+@pytest.mark.parametrize(("last", "expected"), [(0.09, True), (0.35, False)])
+def test_a_loss_says_how_many_training_pairs_are_right_at_least(last: float, expected: bool, tmp_path: Path) -> None:
+    rows = [
+        {"epoch": i, "loss": loss, "chosen_score": 1.0, "acc": acc}
+        for i, (loss, acc) in enumerate([(0.66, 0.64), (0.5, 0.655), (last, 0.65)])
+    ]
+    assert ("pm-overfit" in told(read_rows(tmp_path, rows))) is expected
+
+
+def test_doing_nothing_for_a_score_is_hacking_where_a_measure_says_so_and_no_style(tmp_path: Path) -> None:
+    noise = rng(0).standard_normal(N).tolist()
+    rows = [
+        {
+            "step": i,
+            "reward": 1 + 0.6 * t + 0.2 * e,
+            "noop_rate": min(1.0, max(0.0, 0.2 + 0.4 * t + 0.05 * e)),
+            "proxy_success": min(1.0, max(0.0, 0.15 + 0.5 * t + 0.08 * e)),
+            "gold_success": 0.0,
+        }
+        for i, (t, e) in enumerate(zip(T.tolist(), noise, strict=True))
+    ]
+    diagnosis = read_rows(tmp_path, rows)
+    assert told(diagnosis) == {"reward-hacking"}
+    assert diagnosis.findings[0].onset_step == 0
 
 
 def test_a_start_near_zero_entropy_is_no_collapse_even_where_the_score_is_flat() -> None:

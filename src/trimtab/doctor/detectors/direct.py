@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import log
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from trimtab.doctor.log import Stage
 __all__ = ["RULES"]
 
 _DIRECT = frozenset({Stage.DIRECT})
+_LN2 = log(2)
 _HELD_OUT_ACCURACY = ("accuracy/validation", "held_out/dpo/accuracy")
 _HELD_OUT_LOSS = ("loss/validation", "held_out/loss/train")
 
@@ -212,7 +214,30 @@ def _displacement(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     )
 
 
+def _not_moving(r: Reading) -> Iterator[Finding | NotDiagnosable]:
+    """A loss that began at ln 2, where policy and reference are one, and has stayed there; margin and accuracy, too."""
+    id = "policy-not-moving"
+    loss, margin, accuracy = r.track("loss/train"), r.track("dpo/margin"), r.track("dpo/accuracy")
+    if loss is None:
+        yield unchecked(r, id, "loss/train")
+        return
+    if loss.rows < 50 or not r.long(loss):
+        yield too_short(r, id, "loss/train")
+        return
+    still = (
+        loss.late > 0.985 * _LN2 and abs(loss.start - _LN2) < 0.05 and not (loss.trend.falls and loss.trend.p < 0.01)
+    )
+    parted = margin is not None and (abs(margin.late) > 0.05 or margin.rise[0] > 3 * margin.rise[1])
+    told_apart = accuracy is not None and accuracy.late > 0.55 and accuracy.rise[0] > 3 * accuracy.rise[1]
+    if not still or parted or told_apart:
+        return
+    told = [ends(t) for t in (loss, margin) if t is not None]
+    out = [ruled_out(id, "warm-up", rows=loss.rows)]
+    yield finding(id, WARNING, loss.step(0), told, cause="direct", ruled_out=out, source="heuristic")
+
+
 RULES = (
+    Rule(("policy-not-moving",), _DIRECT, _not_moving),
     Rule(("reference-mismatch",), _DIRECT, _reference),
     Rule(("reference-mismatch",), POLICY, _policy_reference),
     Rule(("preference-overfit",), _DIRECT, _overfit),

@@ -155,11 +155,13 @@ def _never(r: Reading, proxy: Track, measure: Measured) -> Finding | None:
         return None
     best = max(credited or rises, key=lambda t: t.late)
     told = [figure("floor", gold, step=gold.step(-1), value=gold.late, late=gold.late, rows=gold.rows), ends(best)]
-    out = [ruled_out("reward-hacking", "noise", drop=0.0, error=gold.noise)]
+    out = [ruled_out("reward-hacking", "hard", scorer=best.name)]
+    # wrong from the first credit on, however little it was; else from where it grows
+    since = best.onset(best.slow > 0.1) if best in credited else best.departure(up=True)
     return finding(
         "reward-hacking",
         WARNING,
-        best.departure(up=True) or proxy.step(0),
+        since if since is not None else proxy.step(0),
         told,
         ruled_out=out,
         cause="floor",

@@ -129,6 +129,22 @@ def _overfit(r: Reading) -> Iterator[Finding | NotDiagnosable]:
                 figure("gap", train, step=train.step(-1), value=tail - late, gap=tail - late, train=tail, held=late)
             )
             at = held.step(int(np.argmax(held.values)))
+    elif train is None and held is not None and len(held) >= 2 and loss is not None:
+        # a pair that is told wrong costs ln 2 at least: so many are right, whatever else
+        least, late = 1 - float(loss.values[-1]) / _LN2, float(np.mean(held.values[-min(2, len(held)) :]))
+        if _pairwise(loss) and least - late > 0.10:
+            told.append(
+                figure(
+                    "least-gap",
+                    loss,
+                    step=loss.step(-1),
+                    value=float(loss.values[-1]),
+                    loss=float(loss.values[-1]),
+                    least=least,
+                    held=late,
+                )
+            )
+            at = held.step(int(np.argmax(held.values)))
     accuracy_fell = held is not None and len(held) >= 3 and float(held.values.max() - held.values[-1]) > _error(held)
     if held_loss is not None and len(held_loss) >= 4 and loss is not None:
         bottom = int(np.argmin(held_loss.values))
@@ -166,6 +182,11 @@ def _overfit(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if not told:
         return
     yield logged(id, WARNING, at, told, ruled_out=[ruled_out(id, "logged-confident")], source="heuristic")
+
+
+def _pairwise(loss: Track) -> bool:
+    """Whether it is the loss of Bradley and Terry: it begins at ln 2 or below, and has fallen since."""
+    return 0 <= float(loss.values[-1]) < float(loss.values[0]) < 1.2 * _LN2
 
 
 def _still_low(held_loss: Track) -> bool:

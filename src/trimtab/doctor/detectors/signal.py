@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -208,6 +209,9 @@ def _pinned(r: Reading) -> tuple[int, Evidence] | None:
     return track.step(len(track) - len(values)), told
 
 
+_NO_ANSWER = re.compile(r"style/(?:no_?op|refus)")
+
+
 def _style(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     """Rates of hedges, praise, stock phrases: twice what they were, beyond noise, while the score rises."""
     family = {k: t for k in r.log.family("style/") if (t := r.track(k)) is not None}
@@ -216,7 +220,10 @@ def _style(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         yield unchecked(r, "sycophancy", "style/sycophancy")
         return
     p = progress(r)
+    measured = bool(r.log.family("eval/") or r.log.family("gold/"))
     for key, track in sorted(family.items()):
+        if measured and _NO_ANSWER.match(key):
+            continue  # no manner of speaking: whether it is an exploit is what the independent measure says
         id = "sycophancy" if "sycophan" in key or "flip" in key else "style-exploitation"
         if not r.long(track):
             yield too_short(r, id, key)

@@ -13,9 +13,9 @@ MESSAGES: dict[str, Text] = {
         "得分仍在上升，而不参与训练的 {measure} 却在下降：策略学会的是讨好打分器，而不是打分器本应衡量的东西。",
     ),
     "reward-hacking.floor": Text(
-        "{scorer} gives credit to responses that {measure}, which nothing trains on, has never credited once: the "
-        "scorer rewards something else.",
-        "{scorer} 认可的回复，在不参与训练的 {measure} 看来从未正确过：打分器奖励的是别的东西。",
+        "{scorer} gives credit to responses to which {measure}, which nothing trains on, gives none: the scorer "
+        "rewards something else.",
+        "{scorer} 认可的回复，不参与训练的 {measure} 并不认可：打分器奖励的是别的东西。",
     ),
     "reward-hacking.suspicion": Text(
         "The score has risen together with length or KL. From the score alone hacking and honest learning look the "
@@ -27,6 +27,10 @@ MESSAGES: dict[str, Text] = {
     "reward-hacking.not-noise": Text(
         "Not noise of the measure: it fell by {drop}, against a standard error of {error}.",
         "不是该指标的噪声：下降 {drop}，标准误为 {error}。",
+    ),
+    "reward-hacking.not-hard": Text(
+        "Not a task that is only too hard: {scorer} finds responses right all the same.",
+        "不只是任务太难：{scorer} 仍判定有回复正确。",
     ),
     "reward-hacking.not-convergence": Text(
         "Not plain convergence: there both would level off together.", "不是单纯收敛：若是收敛，两者会一起趋平。"
@@ -109,6 +113,16 @@ MESSAGES: dict[str, Text] = {
         "The policy has stayed the reference and the score has not moved: the learning rate is too small, or the "
         "parameters that are trained are not the ones that sample.",
         "策略一直等同于参考模型，得分也没有变化：学习率过小，或被训练的参数并不是用来采样的参数。",
+    ),
+    "policy-not-moving.direct": Text(
+        "The loss has stayed at ln 2, which is that of a policy that still is the reference: nothing has been learned "
+        "from the pairs. The learning rate is too small, or what is trained is not what is compared.",
+        "损失一直停在 ln 2，即策略仍与参考模型相同时的值：没有从偏好对中学到东西。学习率过小，或被训练的参数"
+        "并未参与比较。",
+    ),
+    "policy-not-moving.not-warm-up": Text(
+        "Not the start of a run, where a loss of ln 2 is usual: {rows} log points have passed.",
+        "不是训练刚开始（此时损失为 ln 2 很正常）：已有 {rows} 个记录点。",
     ),
     "policy-not-moving.not-start": Text(
         "Not the start of a run, where KL is 0 anyway: the first fifth was left out.",

@@ -53,6 +53,10 @@ MESSAGES: dict[str, Text] = {
         "{name} more than doubled twice within ten log points: {long_before}, {before}, {now}",
         "{name} 在十个记录点内两次翻倍以上：{long_before}、{before}、{now}",
     ),
+    "figure.least-gap": Text(
+        "{name} of {loss} means at least {least:.0%} right on the training pairs, against {held:.0%} held out",
+        "{name} 为 {loss}，说明训练对至少有 {least:.0%} 判对，留出对只有 {held:.0%}",
+    ),
     "figure.swings": Text(
         "{name} fell by {depth} and came back, {count} times; its whole range is {span}",
         "{name} 先跌 {depth} 再回升，共 {count} 次；全程范围为 {span}",
