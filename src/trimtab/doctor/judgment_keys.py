@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 __all__ = ["Column", "Columns", "Verdicts", "columns_of", "number", "paired", "read_winners", "words"]
 
+_MOST_KEYS = 5_000
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 _SIDES: Final = (
@@ -87,20 +88,28 @@ Columns = dict[str, Column]
 
 
 def columns_of(records: Sequence[Mapping[str, Any]]) -> Columns:
-    """The columns of a table, in order of first appearance; nested objects and pairs of objects are flattened."""
+    """The columns of a table, in order of first appearance; nested objects and pairs of objects are flattened.
+
+    None where there are thousands: no table of judgments has so many.
+    """
     flat = [_flat(record) for record in records]
     keys = dict.fromkeys(key for record in flat for key in record)
+    if len(keys) > _MOST_KEYS:
+        return {}
     return {key: Column(key, words(key), [record.get(key) for record in flat]) for key in keys}
 
 
 def number(value: Any) -> float:
-    """A number, also one written as a string or alone in a list; NaN for anything else."""
+    """A number, also one written as a string or alone in a list; infinite where too large; NaN for anything else."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if isinstance(value, bool) or value is None:
         return math.nan
     if isinstance(value, int | float):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
     if isinstance(value, str):
         try:
             return float(value.strip().removesuffix("%"))
@@ -118,12 +127,14 @@ def paired(columns: Iterable[Column], family: str) -> list[tuple[Column, Column]
     """
     by_words = {column.words: column for column in columns}
     found: list[tuple[Column, Column]] = []
+    taken: set[tuple[str, ...]] = set()
     for key, column in by_words.items():
         for one, two in _FAMILIES[family]:
             for at, word in enumerate(key):
                 other = by_words.get((*key[:at], two, *key[at + 1 :])) if word == one else None
-                if other is not None and not any(column in pair or other in pair for pair in found):
+                if other is not None and taken.isdisjoint((key, other.words)):
                     found.append((column, other))
+                    taken.update((key, other.words))
     return found
 
 

@@ -30,6 +30,7 @@ _PLANNED = (
     "num_total_steps",
 )
 _MOST_PER_TOKEN = 13.0  # nats: the logarithm of a vocabulary of 400,000
+_MOST_STEPS = 2**53
 _LEAST_KL = 1e-3  # nats: below, the quotient that gives beta is noise
 _MINIBATCH = ("minibatch", "mini_batch", "minibatch_idx", "mini_batch_idx")
 
@@ -320,10 +321,10 @@ def _planned(table: Table) -> int | None:
     for name, column in table.columns.items():
         if normal(name) in _PLANNED and len(column):
             last = column.values[-1]
-            if math.isfinite(last) and 0 < last < 2**53 and bool((column.values == last).mean() > 0.5):
+            if math.isfinite(last) and 0 < last < _MOST_STEPS and bool((column.values == last).mean() > 0.5):
                 return int(last)
     for source in (table.planned_steps, table.config.get("max_steps"), table.config.get("total_training_steps")):
-        if isinstance(source, int) and not isinstance(source, bool) and source > 0:
+        if isinstance(source, int) and not isinstance(source, bool) and 0 < source < _MOST_STEPS:
             return source
     return None
 

@@ -15,12 +15,14 @@ from typing import Any
 from trimtab.doctor.importers.numbers import number
 from trimtab.doctor.importers.source import Source
 from trimtab.doctor.importers.table import Table, TableBuilder
+from trimtab.doctor.log import Skipped
 
 __all__ = ["csv_records", "looks_like_csv", "read_csv"]
 
 _SEPARATORS = ",\t;|"
 _LONGEST_LINE = 1 << 20
 _MOST_NAMES = 10_000
+_MOST_RUNS = 100
 _NAME = re.compile(r"[^\d\s+\-.][^\n]{0,300}|\d[\w.%/ -]*[A-Za-z/][^\n]{0,300}")
 _RUN_METRIC = re.compile(r"(.+?) - (\S.*)")
 _TWIN = re.compile(r"__(?:MIN|MAX)$")
@@ -162,7 +164,10 @@ def _runs(table: Table) -> list[Table]:
         table.columns = columns
         return [table]
     tables = []
-    for run in runs:
+    beyond = len(runs) - _MOST_RUNS
+    if beyond > 0:
+        table.skipped = (*table.skipped, Skipped(f"runs beyond the first {_MOST_RUNS} of the export", beyond))
+    for run in list(runs)[:_MOST_RUNS]:
         own = {m.group(2): columns[n] for n, m in matched.items() if m.group(1) == run}
         shared = {n: columns[n] for n in plain}
         tables.append(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from trimtab.doctor.importers.build import build
@@ -12,7 +14,7 @@ from trimtab.doctor.importers.events import is_events, read_events
 from trimtab.doctor.importers.ours import is_project, is_run, read_project, read_run
 from trimtab.doctor.importers.source import Source, no_log
 from trimtab.doctor.judgments import JudgmentMaterial, from_store
-from trimtab.doctor.log import Log
+from trimtab.doctor.log import Log, Skipped
 from trimtab.errors import TrimtabError
 
 __all__ = ["directory"]
@@ -43,7 +45,10 @@ _NO_LOG = frozenset(
     }
 )
 _SUFFIXES = (".json", ".jsonl", ".csv", ".tsv", ".log", ".txt", ".out", ".gz", ".ndjson", "")
-_MOST_FILES, _MOST_READ, _DEEPEST = 5_000, 24, 4
+_LIKELY = re.compile(r"tfevents|trainer_state|progress|metrics|scalars|history|log", re.IGNORECASE)
+_PROSE = frozenset({".txt", ".out", ""})
+_MOST_ENTRIES, _MOST_READ, _DEEPEST = 20_000, 24, 4
+_MOST_TRIED, _MOST_FRUITLESS = 300, 8 << 20
 
 
 def directory(path: Path, mapping: Mapping[str, str], read_file: ReadFile) -> list[Material]:
@@ -65,7 +70,8 @@ def directory(path: Path, mapping: Mapping[str, str], read_file: ReadFile) -> li
             "is a project without a run that has logged anything",
         )
     groups: dict[Path, list[Path]] = {}
-    files = list(_files(path))
+    budget = _Budget()
+    files = list(_files(path, budget))
     with_events = {file.parent for file in files if "tfevents" in file.name}
     for file in files:
         groups.setdefault(_home(file, path, with_events), []).append(file)
@@ -73,11 +79,41 @@ def directory(path: Path, mapping: Mapping[str, str], read_file: ReadFile) -> li
     problems: list[str] = []
     for home, files in groups.items():
         if len(found) < _MOST_READ:
-            found += _group(home, files, mapping, read_file, problems)
+            found += _group(home, files, mapping, read_file, problems, budget)
+        else:
+            budget.left_out += len(files)
     if any(isinstance(material, Log) and material.series for material in found):
         found = [material for material in found if not isinstance(material, Log) or material.series]
     tried = "; ".join(problems[:3]) or "It has no file that could be a log."
-    return _or_nothing(found, path, "holds nothing that is known here", tried)
+    if budget.left_out:
+        tried += f" {_LEFT_OUT.capitalize()}: {budget.left_out}. Point at the log itself."
+    found = _or_nothing(found, path, "holds nothing that is known here", tried)
+    if budget.left_out:
+        found[0] = replace(found[0], skipped=(*found[0].skipped, Skipped(_LEFT_OUT, budget.left_out)))
+    return found
+
+
+_LEFT_OUT = "files that were not looked at, as there are too many here"
+
+
+class _Budget:
+    """How much of a directory is tried: so many files, and so many bytes of files that turn out to hold no log."""
+
+    def __init__(self) -> None:
+        self.files, self.bytes, self.left_out = _MOST_TRIED, _MOST_FRUITLESS, 0
+
+    def allows(self) -> bool:
+        """Whether one more file may be read; counts it."""
+        if self.files <= 0 or self.bytes <= 0:
+            self.left_out += 1
+            return False
+        self.files -= 1
+        return True
+
+    def wasted(self, file: Path) -> None:
+        """Note that nothing came of a file."""
+        with suppress(OSError):
+            self.bytes -= file.stat().st_size
 
 
 def _label_store(project: Path) -> list[Material]:
@@ -98,7 +134,7 @@ def _or_nothing(found: list[Material], path: Path, what: str, hint: str = "") ->
     return found
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _files(path: Path, budget: _Budget) -> Iterator[Path]:
     """Regular files that can be logs, near ones first; links are not followed."""
     seen = 0
     level = [path]
@@ -111,7 +147,8 @@ def _files(path: Path) -> Iterator[Path]:
                 continue
             for entry in entries:
                 seen += 1
-                if seen > _MOST_FILES:
+                if seen > _MOST_ENTRIES:
+                    budget.left_out += 1
                     return
                 if entry.is_dir(follow_symlinks=False):
                     if not entry.name.startswith(".") and entry.name not in ("__pycache__", "wandb"):
@@ -142,26 +179,45 @@ def _home(file: Path, top: Path, with_events: set[Path]) -> Path:
 
 
 def _group(
-    home: Path, files: list[Path], mapping: Mapping[str, str], read_file: ReadFile, problems: list[str]
+    home: Path,
+    files: list[Path],
+    mapping: Mapping[str, str],
+    read_file: ReadFile,
+    problems: list[str],
+    budget: _Budget,
 ) -> list[Material]:
     """The materials of one run: of several logs of it the one that says most, and every file of judgments."""
     logs: list[Log] = []
     others: list[Material] = []
     events: dict[Path, list[Path]] = {}
-    for file in _without_older_states(files):
+    for file in _likely_first(_without_older_states(files)):
         try:
             if "tfevents" in file.name and is_events(Source(file).head):
                 events.setdefault(file.parent, []).append(file)
                 continue
-            for material in read_file(file, mapping):
-                (logs if isinstance(material, Log) else others).append(material)  # type: ignore[arg-type]
+            if not budget.allows():
+                continue
+            found = read_file(file, mapping)
         except TrimtabError as error:
             problems.append(error.message)
+            budget.wasted(file)
+            continue
+        for material in found:
+            (logs if isinstance(material, Log) else others).append(material)  # type: ignore[arg-type]
+        if not any(not isinstance(material, Log) or material.series for material in found):
+            budget.wasted(file)
     for folder, parts in events.items():
         table = read_events(sorted(parts))
         if table is not None:
             logs.append(build(table, str(folder), mapping))
     return [*_richest(logs), *others]
+
+
+def _likely_first(files: list[Path]) -> list[Path]:
+    """Of more files than will be tried those first whose names speak of a log, and those last that may be prose."""
+    if len(files) <= _MOST_TRIED // 10:
+        return files
+    return sorted(files, key=lambda file: (not _LIKELY.search(file.name), file.suffix.lower() in _PROSE))
 
 
 def _without_older_states(files: list[Path]) -> list[Path]:

@@ -27,6 +27,7 @@ from trimtab.errors import TrimtabError
 __all__ = ["read_json_lines"]
 
 _LARGE = 48 << 20
+_SHORT = 40
 _NO_RECORD = "lines that are no JSON record"
 _HALF = "half a record at the end of the file"
 _HALF_INSIDE = "half a record in the middle of the file (the run was killed there)"
@@ -139,6 +140,9 @@ def _one_by_one(block: bytes, builder: TableBuilder, line: int) -> None:
 
 def _take_line(raw: bytes, builder: TableBuilder, line: int) -> None:
     text = raw.decode("utf-8", "replace")
+    if "{" not in text and len(text) > _SHORT:  # prose: no need to try
+        builder.no_record(_NO_RECORD, line, text)
+        return
     try:
         value = loads(text)
     except ValueError:

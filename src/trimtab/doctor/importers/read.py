@@ -46,7 +46,8 @@ def read(path: str | os.PathLike[str], mapping: Mapping[str, str] = _NOTHING) ->
     try:
         found = _directory(path, mapping) if path.is_dir() else _file(path, mapping)
     except (OSError, ValueError) as error:  # a loop of links, a name too long, a zero in it
-        raise no_log(repr(str(path))[1:-1][:500], f"cannot be read: {error}") from None
+        what = error.strerror if isinstance(error, OSError) and error.strerror else error  # the rest of it is the path
+        raise no_log(repr(str(path))[1:-1], f"cannot be read: {what}") from None
     for i, material in enumerate(found):
         if isinstance(material, Log) and (settings := settings_beside(path)):
             found[i] = replace(material, config={**settings, **material.config})

@@ -20,6 +20,7 @@ __all__ = ["HEAD", "Source", "clean", "decode", "no_log"]
 HEAD = 1 << 16
 _BLOCK = 1 << 20
 _LONGEST_DOCUMENT = 1 << 30
+_LONGEST_NAME = 500
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _RAY = re.compile(r"^\s*\(\w[\w.:\- ]*?\bpid=\d+[^)]*\)\s?")
 _KNOWN_BINARY = (
@@ -36,7 +37,8 @@ _KNOWN_BINARY = (
 
 def no_log(path: str, what: str, hint: str = "") -> TrimtabError:
     """The error for a path that no log can be read from."""
-    return TrimtabError(ErrorKind.DATA, f"{path}: {what}", hint)
+    shown = path if len(path) <= _LONGEST_NAME else f"{path[:_LONGEST_NAME]}..."
+    return TrimtabError(ErrorKind.DATA, f"{shown}: {what}", hint)
 
 
 class Source:
