@@ -235,3 +235,10 @@ def test_settings_that_contradict_each_other_are_refused():
         PreferenceConfig(combine="min")
     pair = Pair("x", Prompt("q", (Message("user", "q"),)), Response("a"), Response("b"))
     assert pair.margin is None
+
+
+def test_every_update_drops_something_else(codec, monkeypatch):
+    steps, on = [], Dropout.on
+    monkeypatch.setattr(Dropout, "on", lambda self: (steps.append(self.step), on(self))[1])
+    preference.train(CONFIG.model_copy(update={"epochs": 2, "dropout": 0.1}), base(1), codec, polite_pairs(20), seed=0)
+    assert steps == [0, 1, 2, 3]
