@@ -186,7 +186,7 @@ def _pinned(r: Reading) -> tuple[int, Evidence] | None:
     track = r.score
     if track is None or len(track) < 5:
         return None
-    spread = r.track("score/std")
+    spread = r.track("score/std", "score/group_std", "reward/std")
     values = track.values[-max(5, len(track) // 2) :]
     middle = abs(float(np.median(values)))
     sigma = float(values.std())
