@@ -177,6 +177,16 @@ def test_critic_free_runs_get_no_advice_on_a_value_model() -> None:
     assert not [p for p in told if "value" in str(p.why.values.get("knob", "")) or "value" in " ".join(map(str, p.set))]
 
 
+def test_a_log_of_verl_without_a_value_loss_gets_no_advice_on_a_value_model() -> None:
+    keys = ("critic/score/mean", "critic/returns/mean", "actor/entropy", "actor/grad_norm", "actor/lr", "actor/pg_loss")
+    ours = ("score/mean", "value/return_mean", "policy/entropy", "policy/gradient_norm", "policy/learning_rate",
+            "policy/loss")  # fmt: skip
+    series = [_series(key, name, [1.0, 1.0]) for key, name in zip(ours, keys, strict=True)]
+    assert "critic.optim.lr" not in _settings("reward-decreasing", _log("verl", "", series=tuple(series)))
+    series.append(_series("value/loss", "critic/vf_loss", [1.0, 1.0]))
+    assert "critic.optim.lr" in _settings("reward-decreasing", _log("verl", "", series=tuple(series)))
+
+
 def test_an_unknown_framework_is_told_the_knobs() -> None:
     assert prescribe(_finding("kl-explosion"), _log("unknown"))[0].set == {"beta": "x2"}
 

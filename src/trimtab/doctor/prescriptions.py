@@ -70,6 +70,8 @@ def prescribe(finding: Finding, log: Log | None) -> tuple[Prescription, ...]:
             told.append(Prescription({}, why))
             continue
         knob = _of_stage(step.knob, log)
+        if (knob in _CRITIC or knob.startswith("value")) and _critic_free(log):
+            continue
         key = key_of(knob, dialect, log)
         if dialect == "unknown":
             told.append(Prescription({knob: _rule(step)}, why))
@@ -265,11 +267,17 @@ def _of_the_labels(knob: str) -> bool:
     return set(KEYS[knob]) == {"trimtab"}
 
 
+def _critic_free(log: Log | None) -> bool:
+    """Whether no value model is trained: by the algorithm, or because none is logged where one always would be."""
+    if log is None or log.algorithm:
+        return log is not None and log.algorithm in ("grpo", "rloo", "reinforce")
+    valued = any(k.startswith("value/") and not k.startswith("value/return") for k in log.series)
+    return log.framework in ("verl", "openrlhf") and len(log.series) > 5 and not valued
+
+
 def _without_key(knob: str, dialect: str, step: Step, why: Message, log: Log | None) -> list[Prescription]:
     """A knob that the framework does not have: what it would do is said, and that it has no key here."""
-    critic_free = log is not None and log.algorithm in ("grpo", "rloo", "reinforce")
-    estimator = knob == "kl_estimator" and not _has_k3(log)
-    if estimator or knob in _STANDS_IN or (critic_free and (knob in _CRITIC or knob.startswith("value"))):
+    if knob in _STANDS_IN or (knob == "kl_estimator" and not _has_k3(log)):
         return []
     values = {"knob": Message(f"knob.{knob}"), "framework": _NAMES.get(dialect, dialect), "change": _rule(step)}
     return [Prescription({}, Message("prescribe.no-key", {**values, "why": why}))]
