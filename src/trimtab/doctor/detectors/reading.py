@@ -41,7 +41,7 @@ class Track:
     @property
     def called(self) -> str:
         """What sentences call it: the log's name, and what was done with it."""
-        derived = self.series.derived
+        derived = self.series.derived.removeprefix("from ")
         if not derived:
             return self.name
         return derived if self.name in derived else f"{self.name} ({derived})"

@@ -49,7 +49,7 @@ MESSAGES: dict[str, Text] = {
     ),
     "face.missing": Text("needs {keys}", "需要 {keys}"),
     "face.unit-unknown": Text(
-        "the unit of {keys} cannot be told (name it: --map CANONICAL=KEY)",
+        "the unit of {keys} cannot be told (name it: --map OURS=THEIRS)",
         "无法确定 {keys} 的单位（可用 --map 规范名=键名 指明）",
     ),
     "face.too-short": Text("more steps are needed ({keys})", "步数不足（{keys}）"),
@@ -73,7 +73,7 @@ MESSAGES: dict[str, Text] = {
     "face.unmapped": Text("Keys that nothing is known of", "未识别的键"),
     "face.unmapped-more": Text("and {n} more", "以及另外 {n} 个"),
     "face.unmapped-how": Text(
-        "if one of them is a signal that is missing above: --map CANONICAL=KEY",
+        "if one of them is a signal that is missing above: --map OURS=THEIRS",
         "若其中有上面缺少的信号：--map 规范名=键名",
     ),
     # one line, for the end of `trimtab run`, alarms and the report's card
