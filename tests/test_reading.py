@@ -54,7 +54,7 @@ def test_shown_values_are_short_even_where_they_hold_themselves() -> None:
 @pytest.mark.parametrize("column", ["margin", "p_chosen", "weight", "chosen_tokens"])
 def test_numbers_that_no_float_holds_are_named_and_no_overflow(tmp_path: Path, column: str) -> None:
     path = tmp_path / "pairs.jsonl"
-    path.write_text('{"prompt": "a", "chosen": "b", "rejected": "c", "%s": 1%s}\n' % (column, "0" * 400))
+    path.write_text(json.dumps({"prompt": "a", "chosen": "b", "rejected": "c", column: 10**400}) + "\n")
     assert "401 digits" in str(read(path).broken[0])
 
 

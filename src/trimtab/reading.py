@@ -31,7 +31,7 @@ def shown(value: object) -> str:
 
 
 def refuse_special(path: str | os.PathLike[str]) -> None:
-    """Refuse pipes, devices and sockets: a file is opened more than once, and they may never end.
+    """Refuse pipes, devices and sockets: a file is opened more than once, or replaced as a whole.
 
     Raises:
         TrimtabError: `path` is one of them.
@@ -41,7 +41,7 @@ def refuse_special(path: str | os.PathLike[str]) -> None:
     except (OSError, ValueError):
         return  # whoever opens it says why it cannot be read
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise TrimtabError(ErrorKind.DATA, f"{path}: is a pipe or a device, not a file", "write it to a file first")
+        raise TrimtabError(ErrorKind.DATA, f"{path}: is a pipe or a device, not a file", "name a file")
 
 
 def bytes_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:

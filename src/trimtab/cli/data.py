@@ -77,7 +77,7 @@ Rating = Annotated[str, typer.Option(metavar="NAME", help="Which rating decides,
 PairingOption = Annotated[Pairing, typer.Option("--pairing", help="Which pairs to make of rated responses.")]
 TiesOption = Annotated[Ties, typer.Option("--ties", help="Keep ties (P(chosen) = .5) or leave them out.")]
 SkipBroken = Annotated[bool, typer.Option("--skip-broken", help="Leave broken records out, and list them.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of whatever is drawn at random.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of whatever is drawn at random.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -157,6 +157,7 @@ def filter_(
     from trimtab.data.filtering import filter_pairs
     from trimtab.runs.files import write_jsonl
 
+    _not_over([out, reasons], [file, report, test, scores, human])
     options = _options(columns, rating, pairing, ties)
     reading = _read(file, options, skip_broken)
     result = filter_pairs(
@@ -172,7 +173,6 @@ def filter_(
         balance_length=balance_length,
         seed=seed,
     )
-    _not_itself(file, out)
     write(out, result.pairs)
     if reasons is not None:
         broken = [{"id": None, "action": "skipped", "reasons": {"broken": str(b)}} for b in reading.broken]
@@ -227,7 +227,7 @@ def convert(
     from trimtab.data.check.material import counted
     from trimtab.data.convert import Form, write
 
-    _not_itself(file, out)
+    _not_over([out], [file])
     reading = _read(file, _options(columns, rating, pairing, ties), skip_broken)
     written = write(out, reading.pairs, Form(to))
     if as_json:
@@ -313,8 +313,14 @@ def _report(file: Path | None) -> dict[str, dict[str, str]] | None:
     raise TrimtabError(ErrorKind.DATA, f"{file}: no report of trimtab data check --json", "it has a list of findings")
 
 
-def _not_itself(file: Path, out: Path) -> None:
+def _not_over(outs: list[Path | None], sources: list[Path | None]) -> None:
+    """Refuse to write over what is read, and to write two things to one place."""
     from trimtab.errors import ErrorKind, TrimtabError
 
-    if out.exists() and file.exists() and out.resolve() == file.resolve():
-        raise TrimtabError(ErrorKind.USAGE, f"{out}: would be written over its own source", "name another file")
+    taken = {source.resolve(): "over its own source" for source in sources if source is not None}
+    for out in outs:
+        if out is None:
+            continue
+        if out.resolve() in taken:
+            raise TrimtabError(ErrorKind.USAGE, f"{out}: would be written {taken[out.resolve()]}", "name another file")
+        taken[out.resolve()] = "twice"

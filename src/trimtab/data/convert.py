@@ -2,7 +2,7 @@
 
 Forms: `pairs` (ours, which Hugging Face trainers read too), `messages` (conversational: every column a list of
 messages), `text` (plain texts, one user message a prompt), `dialogues` (Human/Assistant transcripts, as hh-rlhf).
-Containers, by the name of the file: .jsonl, .json, .csv, .parquet, and .gz around the first three.
+Containers, by the name of the file: .jsonl (or .ndjson), .json, .csv, .tsv, .parquet, and .gz around all but the last.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ from trimtab.data.readers.huggingface import write_transcript
 from trimtab.data.readers.parquet import write_parquet
 from trimtab.data.records import Message, Pair
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.reading import refuse_special
 from trimtab.runs.files import dump_json, writing
 
 __all__ = ["Form", "record_of", "write"]
+
+_ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 
 
 class Form(StrEnum):
@@ -70,9 +73,10 @@ def write(path: str | os.PathLike[str], pairs: Iterable[Pair], form: Form = Form
     """Write pairs, a complete file or none; returns how many.
 
     Raises:
-        TrimtabError: the form or the container cannot hold a pair, pyarrow is missing, the disk is full.
+        TrimtabError: another ending, the form or the container cannot hold a pair, no pyarrow, the disk is full.
     """
     path = Path(path)
+    _check_name(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     name = path.name.lower()
     count = 0
@@ -94,6 +98,16 @@ def write(path: str | os.PathLike[str], pairs: Iterable[Pair], form: Form = Form
         finally:
             temporary.unlink(missing_ok=True)
     return count
+
+
+def _check_name(path: Path) -> None:
+    if not path.name.lower().removesuffix(".gz").endswith(_ENDINGS) or path.name.lower().endswith(".parquet.gz"):
+        raise TrimtabError(
+            ErrorKind.USAGE,
+            f"{path}: the ending says how to write",
+            f"one of {', '.join(_ENDINGS)}; .gz after all but the last",
+        )
+    refuse_special(path)
 
 
 def _write_text(temporary: Path, name: str, records: Iterable[dict[str, Any]]) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.reading import refuse_special
 
 __all__ = [
     "JsonLines",
@@ -80,6 +81,7 @@ def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
         UnicodeEncodeError: `text` holds a lone surrogate.
     """
     path = Path(path)
+    refuse_special(path)  # the new file would take the place of a pipe or a device
     data = text.encode("utf-8")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with writing(path):

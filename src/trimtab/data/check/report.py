@@ -141,6 +141,9 @@ class Check:
 
     def _diversity(self) -> Iterator[str]:
         topics = self.topics
+        if not topics.effective:
+            yield "topics          cannot be told: the prompts have no word in common that says something"
+            return
         yield (
             f"topics          {topics.effective:.1f} in effect over {counted(topics.looked_at, 'distinct prompt')} "
             f"(Vendi score {topics.vendi:.0f})"

@@ -126,10 +126,14 @@ def _split(record: dict[str, Any]) -> tuple[Messages, str, str]:
         for column, turns in (("chosen", chosen), ("rejected", rejected)):
             if len(turns) - len(prompt) > 1:
                 raise LineError(
-                    f"chosen and rejected share their first {len(prompt)} turns, but {column} goes on for "
+                    f"chosen and rejected share their first {_turns(len(prompt))}, but {column} goes on for "
                     f"{len(turns) - len(prompt)}; they must differ in their last turn only"
                 )
     return prompt, _last(chosen, prompt, "chosen"), _last(rejected, prompt, "rejected")
+
+
+def _turns(n: int) -> str:
+    return "turn" if n == 1 else f"{n} turns"
 
 
 def _conversation(record: dict[str, Any], column: str, prompt: Messages | None) -> Messages:
