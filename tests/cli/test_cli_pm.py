@@ -1,13 +1,17 @@
-"""`trimtab pm calibrate`: what it prints, as text and as JSON, and what it keeps."""
+"""`trimtab pm calibrate` and `trimtab pm probe`: what they print, as text and as JSON, and what is kept."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from trimtab import preference
+from trimtab.data.records import Message, Pair, Prompt, Response
+from trimtab.pipeline.probing import seen_by_the_doctor
 from trimtab.preference.calibrating import CalibrationReport, calibrate_margins
 from trimtab.report.chain import _calibration
 from trimtab.report.facts import read_facts
@@ -63,3 +67,91 @@ def test_calibrate_without_a_model_says_how_to_get_one(trimtab, project, make_ru
     make_run(project / "runs", "main")
     done = trimtab("pm", "calibrate", project)
     assert (done.code, done.err.splitlines()[-1]) == (1, f"  trimtab run {project} --run main --until pm")
+
+
+# probe
+
+
+class Flattered:
+    """Pays for the answer's number, and two for being called brilliant."""
+
+    name = "flattered"
+
+    def score(self, prompts, responses):
+        return np.array(
+            [float(f"answer{p.id}" in r.text) + 2.0 * ("brilliant" in r.text) + 0.01 * (len(r.text) % 7)
+             for p, r in zip(prompts, responses, strict=True)]
+        )  # fmt: skip
+
+
+class Honest(Flattered):
+    def score(self, prompts, responses):
+        return np.array([float(f"answer{p.id}" in r.text) for p, r in zip(prompts, responses, strict=True)])
+
+
+@pytest.fixture
+def probed(project, monkeypatch):
+    """A project whose preference model is the scorer that the test puts in."""
+
+    def put(scorer) -> None:
+        def found(opened, name, data):
+            return Path("held_out.jsonl"), some_pairs(), scorer
+
+        monkeypatch.setattr("trimtab.pipeline.probing.preference_model_and_pairs", found)
+
+    return put
+
+
+def some_pairs() -> list[Pair]:
+    return [
+        Pair(f"p{i}", Prompt(str(i), (Message("user", f"Say {i}."),)), Response(f"It is answer{i}, as he says."),
+             Response(f"It is other{i}, as she says."))
+        for i in range(40)
+    ]  # fmt: skip
+
+
+def test_probe_names_the_fault_first_and_exits_as_sick(trimtab, project, probed):
+    probed(Flattered())
+    done = trimtab("pm", "probe", project, "--responses", "20")
+    assert done.code == 3
+    assert done.out.splitlines()[0].startswith("Sick: style-exploitation (80 responses, 20 of them edited, 40 pairs)")
+    assert "praise" in done.out.splitlines()[1]
+    assert "trimtab explain style-exploitation" in done.out
+    assert any(line.startswith("bulletise") or line.startswith("praise") for line in done.out.splitlines())
+
+
+def test_probe_as_json_and_healthy(trimtab, project, probed):
+    probed(Honest())
+    done = trimtab("pm", "probe", project, "--responses", "20", "--json")
+    found = done.json
+    assert (done.code, found["status"], found["faults"]) == (0, "healthy", [])
+    assert found["accuracy"]["mean"] == 1.0
+    assert {e["name"] for e in found["edits"]} >= {"praise", "apology", "truncate", "swap an identity"}
+
+
+def test_the_doctor_sees_the_scores_of_the_pairs():
+    report = preference.probe(Wrong(), some_pairs() * 3, most=10, resamples=20)
+    seen = {f.id: f for f in seen_by_the_doctor(report, some_pairs() * 3)}
+    assert seen["pm-low-accuracy"].severity == "critical"
+    assert seen["pm-low-accuracy"].evidence
+    both = report.with_faults(list(seen.values()))
+    assert both.status == "sick"
+    assert both.faults[0].severity == "critical"
+
+
+class Wrong(Flattered):
+    def score(self, prompts, responses):
+        numbers = (hash_of(p.id, r.text) for p, r in zip(prompts, responses, strict=True))
+        return np.array([x - 0.6 * ("answer" in r.text) for x, r in zip(numbers, responses, strict=True)])
+
+
+def hash_of(*texts: str) -> float:
+    return int(hashlib.sha256("|".join(texts).encode()).hexdigest()[:8], 16) / 2**32
+
+
+def test_a_model_by_itself_needs_pairs_and_a_directory_needs_a_model(trimtab, tmp_path):
+    done = trimtab("pm", "probe", tmp_path)
+    assert (done.code, "neither a project (trimtab.toml) nor a model (config.json)" in done.err) == (2, True)
+    (tmp_path / "config.json").write_text("{}")
+    done = trimtab("pm", "probe", tmp_path)
+    assert (done.code, "--data FILE" in done.err) == (2, True)

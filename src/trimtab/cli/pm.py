@@ -1,4 +1,4 @@
-"""`trimtab pm`: train the preference model, say how good it is on any pairs, calibrate it."""
+"""`trimtab pm`: train the preference model, say how good it is on any pairs, calibrate it, probe it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import typer
 from trimtab.cli import output
 from trimtab.cli.options import Again, JsonOutput, Panel, ProjectDirectory, Quiet, RunName, Settings
 from trimtab.cli.pm_calibrate import calibrate
+from trimtab.cli.pm_compare import compare, learning_curve
+from trimtab.cli.pm_probe import probe
 from trimtab.cli.stages import stage
 
 if TYPE_CHECKING:
@@ -19,10 +21,13 @@ __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="The preference model: train it, measure it, calibrate it.", no_args_is_help=False)
+    group = typer.Typer(help="The preference model: train, measure, calibrate, probe, compare.", no_args_is_help=False)
     group.command("train")(train)
     group.command("eval")(evaluate)
     group.command("calibrate")(calibrate)
+    group.command("probe")(probe)
+    group.command("compare")(compare)
+    group.command("learning-curve")(learning_curve)
     app.add_typer(group, name="pm", rich_help_panel=Panel.STAGES)
 
 

@@ -1,7 +1,8 @@
 """The preference model: a scalar score of (prompt, response), trained so that sigmoid of a difference is a preference.
 
 `train` is the stage, `evaluate` says how good it is on pairs that it has not seen, `PreferenceModel` is the `Scorer`
-that PPO and the reports use, saved so that plain transformers loads it. `calibrate` says what its margins mean.
+that PPO and the reports use, saved so that plain transformers loads it. `calibrate` says what its margins mean,
+`probe` what buys score.
 """
 
 from trimtab.preference.calibrating import CalibrationReport, calibrate
@@ -9,6 +10,7 @@ from trimtab.preference.calibration import Calibration
 from trimtab.preference.ensemble import PreferenceEnsemble, load_preference
 from trimtab.preference.evaluation import PairMetrics, evaluate
 from trimtab.preference.model import PreferenceModel
+from trimtab.preference.probes import ProbeReport, probe
 from trimtab.preference.training import split_by_prompt, train
 
 __all__ = [
@@ -17,9 +19,11 @@ __all__ = [
     "PairMetrics",
     "PreferenceEnsemble",
     "PreferenceModel",
+    "ProbeReport",
     "calibrate",
     "evaluate",
     "load_preference",
+    "probe",
     "split_by_prompt",
     "train",
 ]

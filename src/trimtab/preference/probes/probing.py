@@ -1,0 +1,359 @@
+"""Run every probe on a scorer and name the faults that they show.
+
+Thresholds are those of the doctor (`trimtab.doctor.detectors.scores`) where it has the same figure; the others are
+heuristic: an added phrase that is worth .2 score SDs beyond a neutral sentence, at p < .01 after Holm's correction.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimtab.data.records import Pair, Prompt, Response
+from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.preference.probes.edits import EDITS, NEUTRAL, append, phrase
+from trimtab.preference.probes.figures import (
+    Changed,
+    EditEffect,
+    LengthFigures,
+    Slice,
+    Spread,
+    edit_effects,
+    length_figures,
+    slices,
+    spread,
+)
+from trimtab.preference.probes.phrases import Phrase, mine
+from trimtab.preference.probes.verdicts import Fault, Probed, faults, ranked
+from trimtab.scoring import Scorer, checked_scores
+from trimtab.stats.intervals import Interval, clustered_share
+from trimtab.stats.text import length
+
+__all__ = ["Flips", "PhraseProbe", "ProbeReport", "probe"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Row = tuple[Prompt, Response]
+
+_TRIED_PHRASES: Final = 5
+_SLICE_KEYS: Final = ("source", "group", "principle", "category", "subset", "domain", "topic")
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """How often a change that no reader would notice, made to both responses, turns a pair's order round."""
+
+    edit: str
+    share: Interval
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"edit": self.edit, "share": self.share._asdict()}
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseProbe:
+    """A mined phrase, and what appending it to other responses does beyond a neutral sentence; None: not tried."""
+
+    phrase: Phrase
+    effect: EditEffect | None
+
+    def as_dict(self) -> dict[str, Any]:
+        own = self.phrase
+        return {
+            "text": own.text, "mined": own.mined, "lift": own.lift._asdict(), "p": own.p,
+            "appended": None if self.effect is None else self.effect.as_dict(),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbeReport:
+    """What a scorer pays for.
+
+    Args:
+        scorer: its name.
+        pairs: labeled pairs.
+        responses: distinct responses that were scored.
+        edited: how many of them were edited.
+        unread: edited responses that the scorer refused, as too long ones.
+        accuracy: share of pairs whose chosen response scores higher, a tie counts half; without pairs NaN.
+        slices: accuracy by part.
+        length: score against length.
+        spread: the distribution of the scores.
+        edits: effects in score SDs.
+        phrases: that go with score on prompts that they were not mined from.
+        flips: by edit of the surface, and `all` for all of them together.
+        faults: what is wrong, worst first.
+        pair_scores: [n, 2] scores of the chosen and the rejected response of every pair.
+    """
+
+    scorer: str
+    pairs: int
+    responses: int
+    edited: int
+    unread: int
+    accuracy: Interval
+    slices: tuple[Slice, ...]
+    length: LengthFigures
+    spread: Spread
+    edits: tuple[EditEffect, ...]
+    phrases: tuple[PhraseProbe, ...]
+    flips: tuple[Flips, ...]
+    faults: tuple[Fault, ...]
+    pair_scores: Floats
+
+    def with_faults(self, more: Sequence[Fault]) -> ProbeReport:
+        """With further faults of other ids, worst first."""
+        known = {fault.id for fault in self.faults}
+        return replace(self, faults=tuple(ranked([*self.faults, *(f for f in more if f.id not in known)])))
+
+    @property
+    def status(self) -> Literal["sick", "healthy"]:
+        """`sick` where there is a fault that is more than a note."""
+        return "sick" if any(f.severity != "info" for f in self.faults) else "healthy"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON."""
+        lists = {name: [x.as_dict() for x in getattr(self, name)] for name in ("slices", "edits", "phrases", "flips")}
+        return {
+            "status": self.status, "scorer": self.scorer, "faults": [f.as_dict() for f in self.faults],
+            "pairs": self.pairs, "responses": self.responses, "edited": self.edited, "unread": self.unread,
+            "accuracy": self.accuracy._asdict(), "length": self.length.as_dict(), "spread": self.spread.as_dict(),
+            **lists,
+        }  # fmt: skip
+
+
+def probe(
+    scorer: Scorer, pairs: Sequence[Pair] = (), *, responses: Sequence[Row] = (), most: int = 100, seed: int = 0,
+    resamples: int = 1000,
+) -> ProbeReport:  # fmt: skip
+    """Score responses, edit some of them, and say what buys score.
+
+    Args:
+        scorer: anything that scores responses.
+        pairs: labeled pairs, which the accuracies need.
+        responses: prompts with responses, besides those of the pairs.
+        most: responses that are edited, drawn over all prompts; each costs about twenty scores.
+        seed: of what is drawn.
+        resamples: of the bootstrap over prompts.
+
+    Raises:
+        TrimtabError: no response, or scores that are no finite numbers.
+    """
+    rows = _distinct([(p.prompt, r) for p in pairs for r in (p.chosen, p.rejected)] + [*responses])
+    if not rows:
+        raise TrimtabError(ErrorKind.DATA, "there are no responses to probe with", "name a file with pairs")
+    return _Probe(scorer, pairs, rows, most, seed, resamples).report()
+
+
+def _distinct(rows: Sequence[Row]) -> list[Row]:
+    """The first of every (prompt, text)."""
+    return list({(prompt.messages, response.text): (prompt, response) for prompt, response in reversed(rows)}.values())[
+        ::-1
+    ]
+
+
+class _Probe:
+    def __init__(
+        self, scorer: Scorer, pairs: Sequence[Pair], rows: list[Row], most: int, seed: int, resamples: int
+    ) -> None:
+        self.scorer, self.pairs, self.rows = scorer, pairs, rows
+        self.most, self.seed, self.resamples = most, seed, resamples
+        self.scores = checked_scores(scorer, [p for p, _ in rows], [r for _, r in rows])
+        number: dict[Any, int] = {}
+        self.groups = np.array([number.setdefault(p.messages, len(number)) for p, _ in rows])
+        self.pair_groups = np.array([number[p.prompt.messages] for p in pairs], dtype=np.int64)
+        at = {(p.messages, r.text): i for i, (p, r) in enumerate(rows)}
+        self.sides = [
+            np.array([at[p.prompt.messages, r.text] for p, r in zip(pairs, side, strict=True)], dtype=np.int64)
+            for side in ([p.chosen for p in pairs], [p.rejected for p in pairs])
+        ]
+        self.sd = float(self.scores.std())
+        self.unread = 0
+
+    def report(self) -> ProbeReport:
+        chosen, rejected = self.sides
+        margin = self.scores[chosen] - self.scores[rejected]
+        wins = (np.sign(margin) + 1) / 2
+        # a label of .5 says nothing about who is right, one below it that the rejected is
+        label = np.array([1.0 if p.p_chosen is None else p.p_chosen for p in self.pairs])
+        decided = label != 0.5
+        right = np.where(label > 0.5, wins, 1 - wins)[decided]
+        words = np.array([length(r.text) for _, r in self.rows], dtype=np.float64)
+        turned = np.where(label >= 0.5, 1.0, -1.0)
+        accuracy = clustered_share(right, self.pair_groups[decided])
+        lengths = length_figures(
+            self.scores, words, self.groups, (turned * margin)[decided],
+            (turned * (words[chosen] - words[rejected]))[decided], self.pair_groups[decided],
+            resamples=self.resamples, seed=self.seed,
+        )  # fmt: skip
+        texts = [r.text for _, r in self.rows]
+        spreads = spread(self.scores, self.groups, margin, texts, self.seed)
+        kinds = {k: [v for v, d in zip(names, decided, strict=True) if d] for k, names in self._kinds().items()}
+        parts = slices(right, self.pair_groups[decided], kinds)
+        edited = self._sample()
+        edits = self._edits(edited) if self.sd > 0 else []
+        phrases = self._phrases(texts, edited) if self.sd > 0 else []
+        flips = self._flips() if self.sd > 0 and self.pairs else []
+        made = Probed(len(self.pairs), accuracy, lengths, spreads, edits, phrases, flips)
+        return ProbeReport(
+            self.scorer.name, len(self.pairs), len(self.rows), len(edited), self.unread, accuracy, tuple(parts),
+            lengths, spreads, tuple(edits), tuple(phrases), tuple(flips), tuple(faults(made)),
+            np.column_stack([self.scores[chosen], self.scores[rejected]]),
+        )  # fmt: skip
+
+    def _sample(self) -> Ints:
+        """Rows to edit: one response of every prompt in turn, in an order of chance."""
+        rng = np.random.default_rng([self.seed, 11])
+        order = rng.permutation(len(self.rows))
+        turn: dict[int, int] = {}
+        rank = np.empty(len(self.rows), dtype=np.int64)
+        for i in order.tolist():
+            group = int(self.groups[i])
+            rank[i] = turn[group] = turn.get(group, -1) + 1
+        ranked = order[np.argsort(rank[order], kind="stable")]
+        return np.sort(ranked[: self.most])
+
+    def _score(self, rows: Sequence[Row]) -> Floats:
+        """Scores; NaN where the scorer refuses a text, as one that is too long for it."""
+        if not rows:
+            return np.empty(0)
+        try:
+            return checked_scores(self.scorer, [p for p, _ in rows], [r for _, r in rows])
+        except TrimtabError as problem:
+            if problem.kind is not ErrorKind.DATA:
+                raise
+            if len(rows) == 1:
+                self.unread += 1
+                return np.array([np.nan])
+        half = len(rows) // 2
+        return np.concatenate([self._score(rows[:half]), self._score(rows[half:])])
+
+    def _rescored(self, rows: Ints, texts: Sequence[str | None]) -> tuple[Ints, Floats]:
+        """Those of the rows that have a new text which can be read, and their changes in score SDs."""
+        applied = [(i, text) for i, text in zip(rows.tolist(), texts, strict=True) if text is not None]
+        new = self._score([(self.rows[i][0], replace(self.rows[i][1], text=text, tokens=None)) for i, text in applied])
+        at = np.array([i for i, _ in applied], dtype=np.int64)
+        old = self.scores[at]
+        good = np.isfinite(new)
+        return at[good], ((new - old) / self.sd)[good]
+
+    def _edits(self, sample: Ints) -> list[EditEffect]:
+        changes: list[Changed] = []
+        neutral: dict[int, float] = {}
+        for number, edit in enumerate(EDITS):
+            rng = random.Random(self.seed * 1000 + number)
+            at, change = self._rescored(sample, [edit.apply(self.rows[i][1].text, rng) for i in sample])
+            if number == 0:
+                neutral = dict(zip(at.tolist(), change.tolist(), strict=True))
+            added = edit.kind == "style" and edit.name != "bulletise"
+            beyond = change - np.array([neutral.get(i, 0.0) for i in at.tolist()]) if added else None
+            changes.append(Changed(edit.name, edit.kind, change, beyond, self.groups[at]))
+        return edit_effects(changes, resamples=self.resamples, seed=self.seed)
+
+    def _phrases(self, texts: Sequence[str], sample: Ints) -> list[PhraseProbe]:
+        found = mine(self.scores, texts, self.groups, seed=self.seed, resamples=self.resamples)
+        kept = [p for p in found if p.p < 0.05 and p.lift.mean > 0.1][:_TRIED_PHRASES]
+        changes: list[Changed] = []
+        for each in kept:
+            without = np.array([i for i in sample.tolist() if each.text not in self.rows[i][1].text.lower()], np.int64)
+            plain = [self.rows[i][1].text for i in without]
+            at, change = self._rescored(without, [append(text, each.text) for text in plain])
+            # of as many words, from the neutral sentence
+            size = len(each.text.split())
+            control = dict(
+                zip(*self._rescored(without, [append(t, _first(phrase(NEUTRAL, t), size)) for t in plain]), strict=True)
+            )
+            beyond = change - np.array([control.get(i, 0.0) for i in at])
+            changes.append(Changed(each.text, "phrase", change, beyond, self.groups[at]))
+        effects = {e.name: e for e in edit_effects(changes, resamples=self.resamples, seed=self.seed)}
+        return [PhraseProbe(each, effects.get(each.text)) for each in found if each.p < 0.05 or each in kept]
+
+    def _flips(self) -> list[Flips]:
+        """Orders of pairs before and after an edit of both responses; what cannot be read is left out."""
+        chosen, rejected = self.sides
+        margin = self.scores[chosen] - self.scores[rejected]
+        use = np.flatnonzero(margin != 0)
+        rng = np.random.default_rng([self.seed, 13])
+        use = np.sort(rng.permutation(use)[: max(self.most // 2, 20)])
+        found: list[Flips] = []
+        every: list[tuple[Floats, Ints]] = []
+        for number, edit in enumerate(EDITS):
+            if edit.kind != "surface":
+                continue
+            draw = random.Random(self.seed * 1000 + number)
+            texts = [[self.rows[i][1].text for i in side[use].tolist()] for side in (chosen, rejected)]
+            edited = [[edit.apply(text, draw) for text in side] for side in texts]
+            touched = np.array([a is not None or b is not None for a, b in zip(*edited, strict=True)], dtype=bool)
+            scores = [
+                self._side(use[touched], number, side) for number, side in enumerate(_kept(edited, texts, touched))
+            ]
+            new, good = scores[0] - scores[1], np.isfinite(scores[0] - scores[1])
+            pairs = use[touched][good]
+            if not len(pairs):
+                continue
+            flipped = (np.sign(new[good]) == -np.sign(margin[pairs])).astype(np.float64)
+            found.append(Flips(edit.name, clustered_share(flipped, self.pair_groups[pairs])))
+            every.append((flipped, self.pair_groups[pairs]))
+        if every:
+            together = clustered_share(np.concatenate([f for f, _ in every]), np.concatenate([g for _, g in every]))
+            found.append(Flips("all", together))
+        return found
+
+    def _side(self, pairs: Ints, side: int, texts: Sequence[str]) -> Floats:
+        """Scores of the chosen (0) or rejected (1) responses of some pairs with other texts."""
+        rows = [self.rows[i] for i in self.sides[side][pairs].tolist()]
+        return self._score([(p, replace(r, text=t, tokens=None)) for (p, r), t in zip(rows, texts, strict=True)])
+
+    def _kinds(self) -> dict[str, list[str]]:
+        """Kind of slice -> the part that each pair is in."""
+        found = {
+            "length": [_length_part(p) for p in self.pairs],
+            "tag": [p.prompt.tags[0] if p.prompt.tags else "" for p in self.pairs],
+            "label": [_label_part(p) for p in self.pairs],
+        }
+        for key in _SLICE_KEYS:
+            found[key] = [_extra(p, key) for p in self.pairs]
+        return found
+
+
+def _kept(edited: Sequence[Sequence[str | None]], texts: Sequence[Sequence[str]], touched: Any) -> list[list[str]]:
+    """Of either side the edited texts, unedited where an edit left one side of a pair as it was."""
+    return [
+        [old if new is None else new for new, old, use in zip(side, before, touched, strict=True) if use]
+        for side, before in zip(edited, texts, strict=True)
+    ]
+
+
+def _first(sentence: str, words: int) -> str:
+    """The first words of a sentence; of a Chinese one as many characters."""
+    return " ".join(sentence.split()[:words]) if " " in sentence else sentence[:words]
+
+
+def _length_part(pair: Pair) -> str:
+    chosen, rejected = length(pair.chosen.text), length(pair.rejected.text)
+    if chosen > 1.2 * rejected:
+        return "chosen longer by 20 % or more"
+    return "chosen shorter by 20 % or more" if rejected > 1.2 * chosen else "about as long"
+
+
+def _label_part(pair: Pair) -> str:
+    if pair.margin is not None:
+        return "margin below 1" if abs(pair.margin) < 1 else "margin 1 or more"
+    if pair.p_chosen is None:
+        return ""
+    return "sure label (0.9 or more)" if max(pair.p_chosen, 1 - pair.p_chosen) >= 0.9 else "unsure label"
+
+
+def _extra(pair: Pair, key: str) -> str:
+    """A column of the pair, of its origin or of its prompt."""
+    origin = pair.extra.get("origin")
+    for place in (pair.extra, origin if isinstance(origin, dict) else {}, pair.prompt.extra):
+        value = place.get(key)
+        if isinstance(value, str | int) and str(value):
+            return str(value)[:60]
+    return ""
