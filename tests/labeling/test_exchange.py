@@ -124,3 +124,26 @@ def test_parquet_without_pyarrow_says_what_is_missing(tmp_path: Path, monkeypatc
     with LabelStore(tmp_path / "s.sqlite") as store, pytest.raises(TrimtabError, match="pyarrow") as caught:
         export_labels(store, tmp_path / "x.parquet")
     assert caught.value.kind is ErrorKind.MISSING
+
+
+def test_a_file_that_answers_one_question_twice_names_both_lines_and_imports_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    file = tmp_path / "labels.jsonl"
+    with filled(tmp_path / "a", GIVEN[:1]) as store:
+        export_labels(store, file)
+    line = file.read_text()
+    file.write_text(line + json.dumps({**json.loads(line), "p_first": 0.9}) + "\n")
+    with LabelStore(tmp_path / "b.sqlite") as other:
+        with pytest.raises(TrimtabError, match="labels.jsonl:2: says ok 0.9 where line 1 says ok 0.3 of the same"):
+            import_labels(other, file, "replace")
+        assert list(other.rows()) == []
+
+
+def test_a_number_that_no_float_holds_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    file = tmp_path / "labels.jsonl"
+    with filled(tmp_path / "a", GIVEN[:1]) as store:
+        export_labels(store, file)
+        file.write_text(json.dumps({**json.loads(file.read_text()), "cost": 10**400}) + "\n")
+        with pytest.raises(TrimtabError, match="labels.jsonl:1: cost = "):
+            import_labels(store, file)

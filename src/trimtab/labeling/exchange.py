@@ -7,7 +7,7 @@ a real verdict that says something else, unless that is asked for.
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +18,7 @@ from trimtab.labeling.protocol import Order, Outcome, Verdict
 from trimtab.labeling.questions import Key
 from trimtab.labeling.store import LabelStore
 from trimtab.labeling.store_schema import COLUMNS, VERDICT_COLUMNS, verdict_of
+from trimtab.reading import refuse_special
 from trimtab.runs.files import atomic_write_text, dump_json, writing
 
 __all__ = ["Imported", "OnConflict", "export_labels", "import_labels", "records"]
@@ -153,9 +154,11 @@ def _read(path: Path) -> list[tuple[Any, ...]]:
     else:
         _check_suffix(path)
         numbered = _parquet_records(path)
-    rows, problems = [], []
+    rows: list[tuple[Any, ...]] = []
+    problems: list[str] = []
+    seen: dict[tuple[Any, ...], tuple[int, Verdict]] = {}
     for number, record in numbered:
-        problem = _problem(record)
+        problem = _problem(record) or _said_otherwise(record, number, seen)
         if problem:
             problems.append(f"{path}:{number}: {problem}")
             if len(problems) == _SHOWN_PROBLEMS:
@@ -169,7 +172,20 @@ def _read(path: Path) -> list[tuple[Any, ...]]:
     return rows
 
 
+def _said_otherwise(
+    record: dict[str, Any], number: int, seen: dict[tuple[Any, ...], tuple[int, Verdict]]
+) -> str | None:
+    """What is wrong where the file answers one question twice: only one of two answers could be kept."""
+    key = tuple(record[name] for name in Key._fields)
+    verdict = verdict_of([record[name] for name in VERDICT_COLUMNS])
+    before, said = seen.setdefault(key, (number, verdict))
+    if said == verdict:
+        return None
+    return f"says {_told(verdict)} where line {before} says {_told(said)} of the same question"
+
+
 def _json_records(path: Path) -> Iterator[tuple[int, Any]]:
+    refuse_special(path)
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -217,7 +233,7 @@ def _fits(name: str, value: Any) -> bool:
     if name in _WHOLE:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
     if name in _REAL:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     return isinstance(value, str)
 
 
