@@ -159,7 +159,7 @@ def _effect(effect: EditEffect) -> Interval:
 
 def _bought(effect: EditEffect) -> bool:
     """Worth something beyond a neutral sentence, and worth something at all."""
-    return _pays(_effect(effect), effect.p) and effect.change.mean > EFFECT / 2
+    return _pays(_effect(effect), effect.p) and effect.change.mean > EFFECT / 2 and effect.change.low > 0
 
 
 def _pays(change: Interval, p: float) -> bool:
