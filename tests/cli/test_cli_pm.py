@@ -12,6 +12,9 @@ import pytest
 from trimtab import preference
 from trimtab.data.records import Message, Pair, Prompt, Response
 from trimtab.pipeline.probing import seen_by_the_doctor
+from trimtab.pipeline.project import Project
+from trimtab.pipeline.stages import plan
+from trimtab.preference import Calibration
 from trimtab.preference.calibrating import CalibrationReport, calibrate_margins
 from trimtab.report.chain import _calibration
 from trimtab.report.facts import read_facts
@@ -155,3 +158,20 @@ def test_a_model_by_itself_needs_pairs_and_a_directory_needs_a_model(trimtab, tm
     (tmp_path / "config.json").write_text("{}")
     done = trimtab("pm", "probe", tmp_path)
     assert (done.code, "--data FILE" in done.err) == (2, True)
+
+
+def test_ppo_is_out_of_date_after_a_calibration_that_it_reads_and_only_then(project, make_run):
+    run = make_run(project / "runs", "main")
+
+    def fingerprints(*settings: str) -> dict[str, str]:
+        return {state.name: state.fingerprint for state in plan(Project.open(project, settings), run)}
+
+    wins, scaled = "ppo.score_transform=win_probability", "preference.calibrated_score=true"
+    before = [fingerprints(), fingerprints(wins), fingerprints(scaled)]
+    Calibration("temperature", 2.0, 0.5).save(run.artifact("pm") / "model")
+    after = [fingerprints(), fingerprints(wins), fingerprints(scaled)]
+    assert before[0] == after[0]
+    for old, new in zip(before[1:], after[1:], strict=True):
+        assert {name for name in old if old[name] != new[name]} == {"ppo", "eval", "report"}
+    assert before[0]["pm"] == before[2]["pm"]
+    assert before[0]["ppo"] != before[2]["ppo"]
