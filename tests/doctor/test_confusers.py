@@ -308,6 +308,14 @@ def test_doing_nothing_for_a_score_is_hacking_where_a_measure_says_so_and_no_sty
     assert diagnosis.findings[0].onset_step == 0
 
 
+@pytest.mark.parametrize(("steps", "expected"), [([0.4, 2.2, 7.1], True), ([0.04, 0.1, 0.7], False)])
+def test_an_update_of_half_a_nat_a_token_leaves_the_samples_behind(
+    steps: list[float], expected: bool, tmp_path: Path
+) -> None:
+    rows = [{"step": i, "ppo/policy/approxkl": x, "ppo/mean_scores": 0.1} for i, x in enumerate(steps)]
+    assert ("ratio-blow-up" in told(read_rows(tmp_path, rows))) is expected
+
+
 def test_a_start_near_zero_entropy_is_no_collapse_even_where_the_score_is_flat() -> None:
     flat = 0.3 + 0.03 * rng(0).standard_normal(N)
     assert "entropy-collapse" not in alarms(grpo(0, policy__entropy=0.04 * np.exp(-3 * T), score__mean=flat))

@@ -25,14 +25,18 @@ from trimtab.doctor.finding import Evidence, Finding, NotDiagnosable, Severity
 
 __all__ = ["RULES"]
 
+LEAP = 0.5
+"""nats/token from old to new policy: usual are some thousandths, .05 is already a learning rate too high."""
+
 
 def _ratio(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     id = "ratio-blow-up"
     mean, top = r.track("policy/ratio_mean"), r.track("policy/ratio_max")
-    if mean is None and top is None:
+    leap = _leap(r)
+    if mean is None and top is None and leap is None:
         yield unchecked(r, id, "policy/ratio_mean", "policy/ratio_max")
         return
-    found: list[tuple[int, int, Evidence, Severity]] = []
+    found: list[tuple[int, int, Evidence, Severity]] = [] if leap is None else [leap]
     for track, off in ((mean, _off_mean), (top, _off_top)):
         if track is None:
             continue
@@ -60,6 +64,23 @@ def _ratio(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         ruled_out=[ruled_out(id, "drift")],
         source="TRL skips batches above 10",
     )
+
+
+def _leap(r: Reading) -> tuple[int, int, Evidence, Severity] | None:
+    """Updates so long that half a nat a token lies between the policy before and after, in one row of twenty at least.
+
+    Of names that no framework vouches for the unit is not sure enough.
+    """
+    track = r.track("kl/update")
+    if track is None or r.log.framework == "unknown":
+        return None
+    far = track.values > LEAP
+    rows = int(far.sum())
+    if rows < 2 or rows < 0.05 * len(track) or (len(track) < 10 and 2 * rows < len(track)):
+        return None
+    at = track.step(int(np.argmax(far)))
+    told = figure("rows-above", track, step=at, value=float(track.values.max()), rows=rows, of=len(track), bound=LEAP)
+    return at, rows, told, WARNING
 
 
 def _off_mean(values: np.ndarray) -> np.ndarray:
