@@ -134,7 +134,7 @@ def test_a_file_that_answers_one_question_twice_names_both_lines_and_imports_not
     line = file.read_text()
     file.write_text(line + json.dumps({**json.loads(line), "p_first": 0.9}) + "\n")
     with LabelStore(tmp_path / "b.sqlite") as other:
-        with pytest.raises(TrimtabError, match="labels.jsonl:2: says ok 0.9 where line 1 says ok 0.3 of the same"):
+        with pytest.raises(TrimtabError, match=r"labels\.jsonl:2: says ok 0\.9 where line 1 says ok 0\.3 of the same"):
             import_labels(other, file, "replace")
         assert list(other.rows()) == []
 
@@ -145,5 +145,5 @@ def test_a_number_that_no_float_holds_is_named(tmp_path: Path) -> None:
     with filled(tmp_path / "a", GIVEN[:1]) as store:
         export_labels(store, file)
         file.write_text(json.dumps({**json.loads(file.read_text()), "cost": 10**400}) + "\n")
-        with pytest.raises(TrimtabError, match="labels.jsonl:1: cost = "):
+        with pytest.raises(TrimtabError, match=r"labels\.jsonl:1: cost = "):
             import_labels(store, file)

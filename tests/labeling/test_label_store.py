@@ -192,3 +192,18 @@ def test_somebody_elses_sqlite_file_is_left_alone(tmp_path: Path) -> None:
         LabelStore(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("change", ["outcome = 'x'", "p_first = 7", "detail = x'00ff'"])
+def test_a_verdict_that_another_program_spoiled_is_named_with_its_store_and_pair(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "labels.sqlite"
+    request = JudgeRequest(candidate(1), two_principles(tmp_path))
+    with LabelStore(path) as store:
+        store.put(JudgeIdentity("j"), [request], [Verdict(Outcome.OK, 0.7)])
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"UPDATE verdicts SET {change}")
+        db.commit()
+    with LabelStore(path) as store:
+        look = (lambda: list(store.rows())) if "detail" in change else lambda: store.get(JudgeIdentity("j"), [request])
+        with pytest.raises(TrimtabError, match=r"labels\.sqlite: the recorded verdict on pair \w{12}"):
+            look()

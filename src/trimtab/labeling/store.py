@@ -124,7 +124,7 @@ class LabelStore:
                     for row in cursor.execute(_FIND, (*chunk, *group)):
                         key = Key(row[0], *group[:4], row[1], row[2], group[4])
                         if key in wanted:
-                            found[key] = verdict_of(row[3:])
+                            found[key] = self._verdict(row[0], row[3:])
         return found
 
     def record(self, questions: Sequence[Question], verdicts: Sequence[Verdict]) -> None:
@@ -181,7 +181,7 @@ class LabelStore:
         """As `find`, row by row, in the transaction of `cursor`."""
         select = f"SELECT {', '.join(VERDICT_COLUMNS)} FROM verdicts WHERE {_WHERE_KEY}"
         rows = ((q.key, cursor.execute(select, q.key).fetchone()) for q in questions)
-        return {key: verdict_of(row) for key, row in rows if row is not None}
+        return {key: self._verdict(key.pair_hash, row) for key, row in rows if row is not None}
 
     def _held(self, cursor: sqlite3.Cursor, questions: Sequence[Question], owner: str, now: float) -> set[Key]:
         """Keys that another living owner holds."""
@@ -202,7 +202,10 @@ class LabelStore:
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Every recorded verdict as a row of `store_schema.COLUMNS`, in the order of the key."""
         with self._read() as cursor:
-            yield from cursor.execute(f"SELECT {', '.join(COLUMNS)} FROM verdicts ORDER BY {', '.join(Key._fields)}")
+            for row in cursor.execute(f"SELECT {', '.join(COLUMNS)} FROM verdicts ORDER BY {', '.join(Key._fields)}"):
+                if any(isinstance(value, bytes) for value in row):
+                    raise self._damaged(str(row[0]), "a column holds bytes where a text or a number belongs")
+                yield row
 
     def insert(self, rows: Sequence[Sequence[Any]], *, replace: bool = False) -> None:
         """Add rows of `store_schema.COLUMNS` in one transaction, where there is none yet or only an error.
@@ -218,6 +221,20 @@ class LabelStore:
         """Every verdict in the form of a verdict file; see `trimtab.labeling.verdicts`."""
         for row in self.rows():
             yield verdict_record(dict(zip(COLUMNS, row, strict=True)))
+
+    def _verdict(self, pair_hash: str, row: Sequence[Any]) -> Verdict:
+        try:
+            return verdict_of(row)
+        except (ValueError, TypeError, TrimtabError) as error:
+            raise self._damaged(pair_hash, str(error)) from None
+
+    def _damaged(self, pair_hash: str, what: str) -> TrimtabError:
+        short = pair_hash[:12]
+        return TrimtabError(
+            ErrorKind.DATA,
+            f"{self.path}: the recorded verdict on pair {short}... cannot be read: {what}",
+            f"another program changed it: DELETE FROM verdicts WHERE pair_hash LIKE '{short}%', and it is asked again",
+        )
 
     def counts(self) -> dict[Outcome, int]:
         """Recorded verdicts by outcome, every outcome present."""
