@@ -221,9 +221,7 @@ def _scale_at_floor(r: Reading) -> Finding | None:
         track = r.track("precision/overflow")
         if rate > 0.2 and int(late.sum()) >= 20 and track is not None:
             told = figure("skip-rate", track, step=int(overflow.steps[-1]), value=rate, rate=rate)
-            return finding(
-                "nan-inf", WARNING, int(overflow.steps[late][0]), [told], cause="scale", source="heuristic"
-            )
+            return finding("nan-inf", WARNING, int(overflow.steps[late][0]), [told], cause="scale", source="heuristic")
     skipped = r.track("precision/skipped_updates")
     if skipped is not None and len(skipped) >= 3 and bool((np.diff(skipped.values) >= 0).all()):
         late = skipped.steps >= skipped.steps[0] + 50

@@ -121,9 +121,7 @@ def _length(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         severity = INFO
     else:
         return
-    yield logged(
-        id, severity, longer.step(-1), told, ruled_out=[ruled_out(id, "logged-people")], source="heuristic"
-    )
+    yield logged(id, severity, longer.step(-1), told, ruled_out=[ruled_out(id, "logged-people")], source="heuristic")
 
 
 def _noisy(r: Reading) -> Iterator[Finding | NotDiagnosable]:
@@ -155,9 +153,7 @@ def _diversity(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     if same is not None and _end(same) > 0.1:
         at = same.onset(same.values > 0.1, 1) or same.step(-1)
         severity = CRITICAL if _end(same) > 0.5 else WARNING
-        yield logged(
-            id, severity, at, [last(same)], ruled_out=[ruled_out(id, "logged-small")], source="heuristic"
-        )
+        yield logged(id, severity, at, [last(same)], ruled_out=[ruled_out(id, "logged-small")], source="heuristic")
 
 
 RULES = (

@@ -71,9 +71,7 @@ def _invalid(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         first = clipped[0] if first is None else min(first, clipped[0])
         what = what or "clip"
     if told:
-        yield finding(
-            id, WARNING, first, told, ruled_out=[ruled_out(id, "rounding")], source="trl#2022"
-        )
+        yield finding(id, WARNING, first, told, ruled_out=[ruled_out(id, "rounding")], source="trl#2022")
 
 
 def _all_clipped(r: Reading) -> tuple[int, Evidence] | None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab.doctor import trends
+from trimtab.doctor.importers.numbers import number
 from trimtab.doctor.log import Floats, Log, Series
 from trimtab.doctor.trends import Trend
 
@@ -197,7 +198,7 @@ class Reading:
         for key in keys:
             value = self.log.config.get(key)
             if isinstance(value, int | float) and not isinstance(value, bool):
-                return float(value)
+                return number(value)
         return None
 
     @cached_property
