@@ -20,6 +20,7 @@ from trimtab.runs.files import read_json, write_json
 from trimtab.runs.run import Run
 from trimtab.scoring import MixtureScorer, RuleScorer, disagreement
 from trimtab.training.precision import Precision
+from trimtab.training.supervised import fit
 from trimtab.worlds.model import build_tokenizer
 
 SOME = CONFIG.model_copy(update={"epochs": 1, "members": 3})
@@ -244,3 +245,25 @@ def test_ppo_logs_the_disagreement(codec, tmp_path):
     _, spread = run.signal("score/disagreement")
     assert len(spread) == 2
     assert (spread > 0).all()
+
+
+def test_lines_of_a_later_member_stay_when_the_first_had_stopped_before_them(tmp_path):
+    run = started(tmp_path)
+    recipe = CONFIG.model_copy(update={"epochs": 6, "batch_size": 2, "checkpoint_every": 2})
+    told = iter(range(1, 99))
+
+    def both() -> None:
+        for member, direction in ((0, 1.0), (1, -1.0)):
+            model = ScalarModel.from_causal(base(1), head_std="zero")
+            weight = model.hf.score.weight
+            fit(
+                "pm", model, lambda _, w=weight: ((w - 1).square().mean(), {}), 4, recipe, seed=0, run=run,
+                precision=Precision("float32"), patience=1, member=member,
+                validate=lambda d=direction: {"loss/validation": d * next(told)},
+            )  # fmt: skip
+
+    die_at(run, 10, both, "member/1/loss/train")
+    both()
+    rows = run.metrics("pm")
+    assert [row["step"] for row in rows if "loss/train" in row] == [1, 2, 3, 4]
+    assert [row["step"] for row in rows if "member/1/loss/train" in row] == list(range(1, 13))
