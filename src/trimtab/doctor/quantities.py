@@ -189,6 +189,7 @@ _FAMILY_TABLE: tuple[tuple[str, Unit, str, bool], ...] = (
     ("score/<component>", _S, "mean of one component of the trained-on score", False),
     ("eval/<measure>", Unit.UNKNOWN, "an independent measure on held-out data", True),
     ("held_out/<key>", Unit.UNKNOWN, "a trained-on quantity on held-out data; not independent", False),
+    ("member/<key>", Unit.UNKNOWN, "the same quantity of a further member of an ensemble", False),
     ("style/<name>", _F, "how often responses show a certain style", False),
     ("label/<name>", Unit.UNKNOWN, "a figure of the labeling", False),
     ("sample/<name>", Unit.UNKNOWN, "a figure of the sampling of pairs", False),

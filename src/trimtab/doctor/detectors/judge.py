@@ -164,7 +164,7 @@ def _panel(material: JudgmentMaterial) -> Verdicts:
     low, high = _alpha_interval(votes)
     told = [evidence(id, "alpha", alpha, raters=votes.shape[1], n=len(votes), low=low, high=high)]
     values = {"raters": votes.shape[1]}
-    source = "Krippendorff's bands (from memory)"
+    source = "Krippendorff's bands (not checked against the paper)"
     if any(isinstance(v, Finding) for v in single):
         return
     if high < bands.ALPHA_POOR:

@@ -53,5 +53,5 @@ TEMPLATE_FLIPS: Final = 0.25
 """Flips between templates that no plausible repeat noise reaches (heuristic), where there are no repeats."""
 
 ANNOTATORS: Final = "annotator statistics published with AlpacaEval"
-ZHENG: Final = "Zheng et al. 2023, from memory; heuristic bands"
+ZHENG: Final = "Zheng et al. 2023, not checked against the paper; heuristic bands"
 HEURISTIC: Final = "heuristic"

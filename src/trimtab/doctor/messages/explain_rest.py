@@ -179,9 +179,9 @@ REST: Final[Mapping[str, Text]] = {
         (
             "The margin grows because the rejected response falls faster, while the chosen one falls as well."
             " Probability"
-            " goes to responses that nobody labeled (Razin 2024, from memory).",
+            " goes to responses that nobody labeled (Razin 2024, not checked against the paper).",
             "分差增大只是因为落选回答掉得更快，被选回答也在掉。概率流向了没有人标注过的回答（Razin 2024，"
-            "凭记忆引用）。",
+            "未与原文核对）。",
         ),
         [
             (
