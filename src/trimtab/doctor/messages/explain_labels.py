@@ -88,7 +88,8 @@ LABELS: Final[Mapping[str, Text]] = {
                 "重复提问得到相同回答的不到 85 %（经验值）。",
             ),
             (
-                "Source: Zheng et al. 2023 (not checked against the paper): GPT-4 65 %, GPT-3.5 46 %, Claude-v1 24 % consistent.",
+                "Source: Zheng et al. 2023 (not checked against the paper): GPT-4 65 %, GPT-3.5 46 %, Claude-v1 24 %"
+                " consistent.",
                 "来源：Zheng 等 2023（未与原文核对）：GPT-4 一致率 65 %，GPT-3.5 46 %，Claude-v1 24 %。",
             ),
         ],
@@ -114,7 +115,8 @@ LABELS: Final[Mapping[str, Text]] = {
                 "与参考标签的一致率，其区间上限低于两个人之间的 66 %。",
             ),
             (
-                "Krippendorff's alpha of several raters under 0.4 (poor) or 0.667 (tentative; bands not checked against the book).",
+                "Krippendorff's alpha of several raters under 0.4 (poor) or 0.667 (tentative; bands not checked against"
+                " the book).",
                 "多位评判者的 Krippendorff α 低于 0.4（差）或 0.667（仅供参考；阈值未与原文核对）。",
             ),
         ],

@@ -34,8 +34,8 @@ PREFERENCE: Final[Mapping[str, Text]] = {
                 "独立指标从最好值回落超过两个标准误，而分数仍在上升。",
             ),
             (
-                "Source: Gao, Schulman and Hilton 2022 (not checked against the paper): the gold score peaks at some KL and falls"
-                " beyond it.",
+                "Source: Gao, Schulman and Hilton 2022 (not checked against the paper): the gold score peaks at some KL"
+                " and falls beyond it.",
                 "来源：Gao、Schulman、Hilton 2022（未与原文核对）：真实得分在某个 KL 处见顶，之后下降。",
             ),
         ],
