@@ -87,7 +87,9 @@ def test_the_mixture_is_a_setting(tmp_path: Path):
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_command_line_parses(line: str):
-    load_config(None, parse(line).get("settings") or [])
+    settings = parse(line).get("settings") or []
+    if not line.startswith("trimtab pm compare"):  # there a list of values is an axis
+        load_config(None, settings)
 
 
 def test_a_command_line_that_would_be_refused_is_seen():
