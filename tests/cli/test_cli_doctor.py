@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import types
 from dataclasses import replace
@@ -206,3 +207,33 @@ def test_explain_lists_tells_and_guesses(trimtab):
 
 def test_config_explain_is_another_command(trimtab):
     assert "ppo.beta" in trimtab("config", "explain", "ppo.beta").out
+
+
+def test_the_page_never_replaces_the_log_nor_lands_nowhere(trimtab, tmp_path: Path):
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"step": 1, "loss": 1.0}\n{"step": 2, "loss": 0.5}\n')
+    before = log.read_bytes()
+    for target in (log, tmp_path / "." / "log.jsonl", Path("/"), Path("")):
+        ended = trimtab("doctor", log, "--html", target)
+        assert (ended.code, ended.out) == (2, "")
+        assert "--html" in ended.err
+    assert log.read_bytes() == before
+
+
+def test_settings_without_measure_do_not_stop_the_diagnosis_of_a_run(trimtab, make_run, tmp_path: Path):
+    run = make_run(tmp_path, "main", score_mean=1.0)
+    manifest = json.loads((run.path / "run.json").read_text())
+    manifest["config"] = {"ppo": dict.fromkeys(("iterations", "epochs", "minibatches", "kl_beta", "beta"), 10**400)}
+    (run.path / "run.json").write_text(json.dumps(manifest))
+    ended = trimtab("doctor", run.path, "--json")
+    assert ended.code == 5
+    assert ended.json["logs"][0]["planned_steps"] is None
+
+
+def test_a_run_whose_metrics_are_a_pipe_is_refused_and_not_waited_for(trimtab, make_run, tmp_path: Path):
+    run = make_run(tmp_path, "main", score_mean=1.0)
+    (run.path / "metrics.jsonl").unlink()
+    os.mkfifo(run.path / "metrics.jsonl")
+    ended = trimtab("doctor", run.path)
+    assert ended.code == 1
+    assert "is a pipe" in ended.err

@@ -119,3 +119,21 @@ def test_a_locale_that_lacks_a_character_does_not_stop_the_output(project: Path,
     done = start("runs", str(project), PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")
     assert "gr\\xf6\\xdfe" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="needs a device that is always full")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_full_disk_behind_stdout_is_one_line_on_stderr(options: list[str]):
+    code = f"import os, sys; os.dup2(os.open('/dev/full', os.O_WRONLY), 1); {ENTRY}"
+    ended = start("doctor", "--demo", "nan-inf", *options, code=code)
+    assert ended.returncode == 1
+    assert ended.stderr == "error: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_closed_stdout_costs_the_text_and_not_the_exit_code(options: list[str]):
+    command = [sys.executable, "-c", ENTRY, "doctor", "--demo", "nan-inf", *options]
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCE)}
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+    ended = subprocess.run(closed, stderr=subprocess.PIPE, text=True, env=env, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (3, "")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import drawn_logs as drawn
-from trimtab.doctor import driver
+from trimtab.doctor import plugins
 from trimtab.doctor.diagnosis import Diagnosis, Status
 from trimtab.doctor.driver import diagnose, diagnose_materials
 from trimtab.doctor.finding import Finding, Message, NotDiagnosable, Severity
@@ -45,7 +45,7 @@ class Entry:
 
 
 def with_plugins(monkeypatch: pytest.MonkeyPatch, *entries: Entry) -> Diagnosis:
-    monkeypatch.setattr(driver, "entry_points", lambda group: entries)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: entries)
     return diagnose_materials([drawn.log(drawn.grpo(0))])
 
 

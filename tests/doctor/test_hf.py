@@ -116,3 +116,10 @@ def test_a_hook_that_fails_does_not_stop_the_training(tmp_path, capsys):
 def test_what_makes_no_sense_is_refused_at_once():
     with pytest.raises(TrimtabError, match="no web address"):
         DoctorCallback(webhook="localhost:80")
+
+
+def test_a_command_that_is_one_text_is_refused():
+    from trimtab.doctor.hf import _Behaviour
+
+    with pytest.raises(TrimtabError, match="list of words"):
+        _Behaviour(command="notify-send Trimtab")

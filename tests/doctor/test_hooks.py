@@ -136,3 +136,29 @@ def test_what_makes_no_sense_is_refused_before_the_training(settings: dict[str, 
     with pytest.raises(TrimtabError, match=what) as caught:
         Hooks(**settings)
     assert caught.value.kind == ErrorKind.CONFIG
+
+
+@pytest.mark.parametrize(
+    "address", ["http://[::1/", "http://127.0.0.1:abc/", "http://127.0.0.1:99999/", "http:///x", "file:///x"]
+)
+def test_an_address_that_is_none_is_refused_at_once(address: str):
+    with pytest.raises(TrimtabError) as caught:
+        Hooks(address)
+    assert caught.value.kind is ErrorKind.CONFIG
+
+
+def test_waiting_for_many_hooks_takes_no_longer_than_for_one(server: Server):
+    server.delay = 5.0
+    hooks = Hooks(server.address, timeout=0.2, say=lambda _: None)
+    for _ in range(5):
+        hooks.send(PAYLOAD)
+    began = time.perf_counter()
+    hooks.wait()
+    assert time.perf_counter() - began < 2.5
+
+
+def test_a_hook_under_way_does_not_keep_the_process_from_ending():
+    hooks = Hooks(command=[sys.executable, "-c", "import time; time.sleep(1)"], say=lambda _: None)
+    hooks.send(PAYLOAD)
+    assert all(t.daemon for t in threading.enumerate() if t.name == "trimtab-doctor-hook")
+    hooks.wait()

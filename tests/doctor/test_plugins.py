@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from pathlib import Path
 
@@ -87,3 +88,65 @@ def test_a_plugin_that_does_not_work_is_a_note_and_hides_nothing(install, text: 
     assert {f.id for f in diagnosis.findings} == without
     shown = "\n".join("".join(part.text for part in line) for line in report(diagnosis, "en", 200))
     assert note in " ".join([shown, *(s.example for s in diagnosis.skipped)])
+
+
+_VERDICT = """
+import numpy as np
+from trimtab.doctor.finding import Evidence, Finding, Message, NotDiagnosable, Prescription, Severity
+
+
+class Odd:
+    ids = ("odd",)
+
+    def reads(self, material):
+        return True
+
+    def look(self, material):
+        return [VERDICT]
+
+    def finding(**other):
+        usual = {"id": "odd", "severity": "warning", "onset_step": 3, "evidence": (), "cause": "It is odd."}
+        return Finding(**{**usual, **other})
+
+
+DETECTORS = [Odd()]
+"""
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        "5", "None", "Odd.finding(id=5)", "Odd.finding(severity='loud')", "Odd.finding(onset_step='three')",
+        "Odd.finding(onset_step=10**400)", "Odd.finding(cause=None)", "Odd.finding(evidence=('proof',))",
+        "Odd.finding(prescriptions=('wait',))", "Odd.finding(prescriptions=(Prescription({1: 2}, Message('w')),))",
+        "NotDiagnosable(5, None)", "exit(7)",
+    ],
+)  # fmt: skip
+def test_a_verdict_of_the_wrong_form_is_a_note(install, verdict: str):
+    without = {f.id for f in diagnose_materials([log()]).findings}
+    install(_VERDICT.replace("VERDICT", verdict))
+    diagnosis = diagnose_materials([log()])
+    assert {f.id for f in diagnosis.findings} == without
+    assert any(s.reason == "plugin" and "Odd" in s.example for s in diagnosis.skipped)
+
+
+def test_numbers_of_numpy_and_plain_texts_in_a_verdict_are_taken(install):
+    proof = "Evidence(Message('m'), 'kl/reference', np.int64(3), np.float32(2), (np.float64(1),))"
+    fix = "Prescription({'lr': np.float32(0.5), 'n': np.int64(2)}, 'w')"
+    install(
+        _VERDICT.replace("VERDICT", f"Odd.finding(onset_step=np.int64(3), evidence=({proof},), prescriptions=[{fix}])")
+    )
+    told = next(f for f in as_dict(diagnose_materials([log()]))["findings"] if f["id"] == "odd")
+    assert json.loads(json.dumps(told)) == told
+    assert (told["severity"], told["onset_step"], told["cause"]) == ("warning", 3, "It is odd.")
+    assert told["prescriptions"][0]["set"] == {"lr": 0.5, "n": 2}
+
+
+@pytest.mark.parametrize("broken", ["reads", "ids"])
+def test_a_plugin_that_cannot_even_be_asked_is_a_note(install, broken: str):
+    text = _VERDICT.replace("VERDICT", "Odd.finding()")
+    text = text.replace('ids = ("odd",)', "ids = None") if broken == "ids" else text.replace("return True", "1 / 0")
+    install(text)
+    diagnosis = diagnose_materials([log()])
+    assert "odd" not in {f.id for f in diagnosis.findings}
+    assert [s.example.partition(":")[0] for s in diagnosis.skipped if s.reason == "plugin"] == ["Odd"]

@@ -81,6 +81,8 @@ def doctor(
     if demo == _LIST:
         _list_demos(as_json)
         return
+    if html is not None:
+        _check_page(html, path)
     diagnosis, near = _look(path, demo, _mapping(mapping or []), around)
     if html is not None:
         _write_page(diagnosis, html, lang)
@@ -156,6 +158,20 @@ def _list_demos(as_json: bool) -> None:
         output.emit_json(output.listing("demos", names))
     else:
         output.emit_text("\n".join(names))
+
+
+def _check_page(target: Path, log: Path | None) -> None:
+    """Refuse a place for the page that is none, or where the log itself lies.
+
+    Raises:
+        TrimtabError: it is.
+    """
+    if not target.name:
+        raise TrimtabError(ErrorKind.USAGE, f"--html {str(target)!r} is no file", "as in --html doctor.html")
+    if log is not None and target.exists() and log.exists() and target.samefile(log):
+        raise TrimtabError(
+            ErrorKind.USAGE, f"--html {target}: that is the log itself; the page would replace it", "name another file"
+        )
 
 
 def _write_page(diagnosis: Diagnosis, target: Path, lang: Language) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from contextlib import suppress
 from typing import Any
 
 from trimtab.cli import output
@@ -50,12 +51,14 @@ def report(error: Exception, *, as_json: bool, debug: bool) -> int:
     if debug and told is not error:
         traceback.print_exception(error, file=sys.stderr)
     if as_json:
-        output.emit_json({"error": {"kind": str(told.kind), "message": told.message, "hint": told.hint}})
-        return told.exit_code
+        with suppress(OSError):  # stdout is what failed: a full disk, say; the error goes to stderr then
+            output.emit_json({"error": {"kind": str(told.kind), "message": told.message, "hint": told.hint}})
+            return told.exit_code
     lines = [f"error: {_indented(told.message)}"]
     if told.hint:
         lines.append(f"  {_indented(told.hint)}")
-    output.complain("\n".join(lines))
+    with suppress(OSError):
+        output.complain("\n".join(lines))
     return told.exit_code
 
 

@@ -10,6 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
@@ -186,5 +187,13 @@ def _write(stream: TextIO, text: str) -> None:
         stream.write(text)
         stream.flush()
     except BrokenPipeError:
-        # Whatever is still buffered would raise again when the interpreter exits.
+        _abandon(stream)
+    except OSError:  # a full disk
+        _abandon(stream)
+        raise
+
+
+def _abandon(stream: TextIO) -> None:
+    """Send what is still buffered nowhere: it would raise again when the interpreter exits."""
+    with suppress(OSError, ValueError):  # no stream of the system's
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

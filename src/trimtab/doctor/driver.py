@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimtab.doctor.conclusive import conclusive
-from trimtab.doctor.detector import GROUP, Detector
+from trimtab.doctor.detector import Detector
 from trimtab.doctor.detectors import LOG_DETECTORS
 from trimtab.doctor.diagnosis import Diagnosis, Status
 from trimtab.doctor.finding import Finding, NotDiagnosable
 from trimtab.doctor.log import Log, Skipped
+from trimtab.doctor.plugins import ask, is_plugin, plugins
 from trimtab.doctor.prescriptions import prescribe, reconcile
 from trimtab.doctor.story import tell
 
@@ -67,11 +67,15 @@ def diagnose_materials(materials: Sequence[Material], *, extra: Sequence[Detecto
         looked: set[str] = set()
         findings: list[Finding] = []
         for detector in (*known, *extra):
-            if not detector.reads(material):
+            if is_plugin(detector):
+                asked, verdicts, note = ask(detector, material)
+                looked.update(asked)
+                notes += note
+            elif detector.reads(material):
+                looked.update(detector.ids)
+                verdicts = list(detector.look(material))
+            else:
                 continue
-            looked.update(detector.ids)
-            verdicts, note = _verdicts(detector, material)
-            notes += note
             findings += [v for v in verdicts if isinstance(v, Finding)]
             here += [v for v in verdicts if isinstance(v, NotDiagnosable)]
         found += [(_finished(f, material, several), stage) for f in _one_each(findings)]
@@ -102,29 +106,8 @@ def detectors() -> tuple[list[Detector], list[Skipped]]:
         module = f"trimtab.doctor.detectors.{name}"
         if find_spec(module) is not None:
             known += getattr(__import__(module, fromlist=["DETECTORS"]), "DETECTORS", ())
-    notes: list[Skipped] = []
-    for entry in entry_points(group=GROUP):
-        try:
-            loaded = list(entry.load())
-        except Exception as error:  # noqa: BLE001 - somebody else's code: whatever it raises must not hide our findings
-            notes.append(Skipped("plugin", 1, None, f"{entry.name}: {type(error).__name__}: {error}"))
-            continue
-        good = [d for d in loaded if isinstance(d, Detector)]
-        known += good
-        if len(good) < len(loaded):
-            notes.append(Skipped("plugin", len(loaded) - len(good), None, f"{entry.name}: not a detector"))
-    return known, notes
-
-
-def _verdicts(detector: Detector, material: Any) -> tuple[list[Finding | NotDiagnosable], list[Skipped]]:
-    """What one detector says. Ours may fail loudly; a plugin's failure is a note."""
-    if type(detector).__module__.startswith("trimtab."):
-        return list(detector.look(material)), []
-    try:
-        return list(detector.look(material)), []
-    except Exception as error:  # noqa: BLE001 - somebody else's code
-        name = type(detector).__qualname__
-        return [], [Skipped("plugin", 1, None, f"{name}: {type(error).__name__}: {error}")]
+    others, notes = plugins()
+    return [*known, *others], notes
 
 
 def _finished(finding: Finding, material: Material, several: bool) -> Finding:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
-__all__ = ["Evidence", "Finding", "Message", "NotDiagnosable", "Prescription", "Severity"]
+__all__ = ["Evidence", "Finding", "Message", "NotDiagnosable", "Prescription", "Reason", "Severity"]
+
+Reason = Literal["missing", "unit-unknown", "too-short", "underpowered"]
 
 
 class Severity(StrEnum):
@@ -121,4 +123,4 @@ class NotDiagnosable:
 
     id: str
     missing: tuple[str, ...]
-    reason: Literal["missing", "unit-unknown", "too-short", "underpowered"] = "missing"
+    reason: Reason = "missing"

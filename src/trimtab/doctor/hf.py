@@ -52,7 +52,7 @@ class _Behaviour:
         mapping: Mapping[str, str] | None = None,
     ) -> None:
         self._every, self._lang, self._mapping = every, lang, dict(mapping or {})
-        self._hooks = Hooks(webhook or "", tuple(command) if command is not None else (), timeout, to_stderr)
+        self._hooks = Hooks(webhook or "", command if command is not None else (), timeout, to_stderr)
         self._watch: Watch | None = None
         self._resumed = False
 

@@ -9,8 +9,10 @@ Delivery is in the background with a time limit; a failed one is told once on st
 
 from __future__ import annotations
 
+import atexit
 import subprocess
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,8 +50,7 @@ class Hooks:
     _told: set[str] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
-        address = urlsplit(self.webhook)
-        if self.webhook and (address.scheme not in ("http", "https") or not address.hostname):
+        if self.webhook and not _is_web_address(self.webhook):
             raise TrimtabError(
                 ErrorKind.CONFIG, f"doctor.webhook: {self.webhook!r} is no web address", "http://... or https://..."
             )
@@ -65,14 +66,18 @@ class Hooks:
         data = dump_json(payload).encode()
         for wanted, deliver in ((self.webhook, self._post), (self.command, self._run)):
             if wanted:
-                thread = threading.Thread(target=deliver, args=(data,), name="trimtab-doctor-hook")
+                if not self._threads:
+                    atexit.register(self.wait)
+                # a daemon: a server that answers a byte at a time must not keep the process from ending
+                thread = threading.Thread(target=deliver, args=(data,), name="trimtab-doctor-hook", daemon=True)
                 thread.start()
                 self._threads = [t for t in self._threads if t.is_alive()] + [thread]
 
     def wait(self) -> None:
-        """Until what was sent has arrived or failed."""
+        """Until what was sent has arrived or failed, or the time for it is over."""
+        end = time.monotonic() + self.timeout + 1
         for thread in self._threads:
-            thread.join(self.timeout + 1)
+            thread.join(max(end - time.monotonic(), 0))
 
     def _post(self, data: bytes) -> None:
         request = urllib.request.Request(
@@ -102,3 +107,11 @@ class Hooks:
         if kind not in self._told:
             self._told.add(kind)
             self.say(f"doctor: the {kind} failed ({why}); the training goes on")
+
+
+def _is_web_address(text: str) -> bool:
+    try:
+        address = urlsplit(text)
+        return address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:  # a bracket that is not closed, a port that is no number
+        return False

@@ -19,7 +19,7 @@ from trimtab.doctor.log import Estimator, Floats, Log, Series, Stage, Unit
 from trimtab.doctor.quantities import nearest, quantity
 from trimtab.errors import ErrorKind, TrimtabError
 
-__all__ = ["build", "check_mapping"]
+__all__ = ["MOST_STEPS", "build", "check_mapping"]
 
 _PLANNED = (
     "max_steps",
@@ -30,7 +30,7 @@ _PLANNED = (
     "num_total_steps",
 )
 _MOST_PER_TOKEN = 13.0  # nats: the logarithm of a vocabulary of 400,000
-_MOST_STEPS = 2**53
+MOST_STEPS = 2**53
 _LEAST_KL = 1e-3  # nats: below, the quotient that gives beta is noise
 _MINIBATCH = ("minibatch", "mini_batch", "minibatch_idx", "mini_batch_idx")
 
@@ -46,7 +46,7 @@ def check_mapping(mapping: Mapping[str, str]) -> None:
             near = nearest(ours)
             raise TrimtabError(
                 ErrorKind.USAGE,
-                f"--map {ours}={theirs}: {ours!r} is no quantity that the doctor knows",
+                f"--map {ours[:80]}={theirs[:80]}: {ours[:80]!r} is no quantity that the doctor knows",
                 f"Did you mean {near!r}? " * bool(near) + "The part before `=` is the doctor's name.",
             )
 
@@ -321,10 +321,10 @@ def _planned(table: Table) -> int | None:
     for name, column in table.columns.items():
         if normal(name) in _PLANNED and len(column):
             last = column.values[-1]
-            if math.isfinite(last) and 0 < last < _MOST_STEPS and bool((column.values == last).mean() > 0.5):
+            if math.isfinite(last) and 0 < last < MOST_STEPS and bool((column.values == last).mean() > 0.5):
                 return int(last)
     for source in (table.planned_steps, table.config.get("max_steps"), table.config.get("total_training_steps")):
-        if isinstance(source, int) and not isinstance(source, bool) and 0 < source < _MOST_STEPS:
+        if isinstance(source, int) and not isinstance(source, bool) and 0 < source < MOST_STEPS:
             return source
     return None
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trimtab.doctor.importers.build import build
+from trimtab.doctor.importers.build import MOST_STEPS, build
 from trimtab.doctor.importers.dialects import BY_NAME
 from trimtab.doctor.importers.table import TableBuilder
 from trimtab.doctor.log import Log, Skipped
 from trimtab.errors import TrimtabError
+from trimtab.reading import refuse_special
 from trimtab.runs import Run, list_runs
 from trimtab.runs.signal_table import STAGES
 
@@ -68,6 +69,7 @@ def read_run(directory: Path, mapping: Mapping[str, str]) -> list[Log]:
         TrimtabError: the manifest cannot be read.
     """
     run = Run.open(directory)
+    refuse_special(directory / "metrics.jsonl")
     by_stage: dict[str, list[dict[str, Any]]] = {}
     for row in run.metrics():
         by_stage.setdefault(str(row["stage"]), []).append(row)
@@ -116,4 +118,4 @@ def dotted(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 def _planned(stage: str, config: Mapping[str, Any]) -> int | None:
     value = config.get(f"{stage}.iterations", config.get(f"{stage}.steps"))
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < MOST_STEPS else None
