@@ -50,8 +50,8 @@ def report(error: Exception, *, as_json: bool, debug: bool) -> int:
     told = as_trimtab_error(error)
     if debug and told is not error:
         traceback.print_exception(error, file=sys.stderr)
-    if as_json:
-        with suppress(OSError):  # stdout is what failed: a full disk, say; the error goes to stderr then
+    if as_json and not isinstance(error, output.StreamError):  # where stdout is what failed, stderr has to do
+        with suppress(OSError):
             output.emit_json({"error": {"kind": str(told.kind), "message": told.message, "hint": told.hint}})
             return told.exit_code
     lines = [f"error: {_indented(told.message)}"]

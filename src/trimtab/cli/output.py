@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
 __all__ = [
+    "StreamError",
     "age",
     "band",
     "complain",
@@ -42,6 +43,10 @@ _STYLES = {
     "outside": "yellow",
 }
 _quiet = False
+
+
+class StreamError(OSError):
+    """What was printed could not be written where stdout leads."""
 
 
 def set_quiet(quiet: bool) -> None:
@@ -188,9 +193,9 @@ def _write(stream: TextIO, text: str) -> None:
         stream.flush()
     except BrokenPipeError:
         _abandon(stream)
-    except OSError:  # a full disk
+    except OSError as error:  # a full disk
         _abandon(stream)
-        raise
+        raise StreamError(error.errno, error.strerror) from None
 
 
 def _abandon(stream: TextIO) -> None:
