@@ -137,3 +137,17 @@ def test_a_closed_stdout_costs_the_text_and_not_the_exit_code(options: list[str]
     closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
     ended = subprocess.run(closed, stderr=subprocess.PIPE, text=True, env=env, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (3, "")
+
+
+def test_the_doctor_loads_nothing_that_a_training_log_does_not_need(tmp_path: Path):
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps({"step": i, "loss": 1.0 / i, "reward": 0.1 * i}) + "\n" for i in range(1, 100)))
+    code = (
+        "import sys; from trimtab.cli.main import main; main(sys.argv[1:]); "
+        "print('LOADED', *sorted({'.'.join(m.split('.')[:2]) if m.startswith('trimtab') else m.partition('.')[0] "
+        "for m in sys.modules}))"
+    )
+    loaded = set(start("doctor", str(log), code=code).stdout.rpartition("LOADED ")[2].split())
+    assert "trimtab.doctor" in loaded
+    unneeded = {"torch", "transformers", "scipy", "pandas", "jinja2", "yaml", "openai", "http", "sqlite3"}
+    assert not (unneeded | {"trimtab.labeling", "trimtab.constitution", "trimtab.data"}) & loaded

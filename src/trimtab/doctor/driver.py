@@ -55,7 +55,7 @@ def diagnose_materials(materials: Sequence[Material], *, extra: Sequence[Detecto
         materials: logs and judgments; several are told as one chain, from labels to policy.
         extra: detectors besides the built-in ones and those of plugins.
     """
-    known, notes = detectors()
+    known, notes = detectors(judgments=any(not isinstance(m, Log) for m in materials))
     found: list[tuple[Finding, str]] = []
     unmade: list[NotDiagnosable] = []
     checked: dict[str, None] = {}
@@ -99,10 +99,14 @@ def diagnose_materials(materials: Sequence[Material], *, extra: Sequence[Detecto
     )
 
 
-def detectors() -> tuple[list[Detector], list[Skipped]]:
-    """The built-in detectors and those of plugins; a plugin that cannot be loaded is a note."""
+def detectors(*, judgments: bool = True) -> tuple[list[Detector], list[Skipped]]:
+    """The built-in detectors and those of plugins; a plugin that cannot be loaded is a note.
+
+    Args:
+        judgments: with those that read judgments; loading them takes time that a training log need not wait for.
+    """
     known: list[Detector] = list(LOG_DETECTORS)
-    for name in _JUDGMENT_MODULES:
+    for name in _JUDGMENT_MODULES if judgments else ():
         module = f"trimtab.doctor.detectors.{name}"
         if find_spec(module) is not None:
             known += getattr(__import__(module, fromlist=["DETECTORS"]), "DETECTORS", ())

@@ -9,7 +9,6 @@ from statistics import median
 from typing import Any, Final
 
 from trimtab.doctor.judgment_keys import Column, Columns, columns_of, number
-from trimtab.doctor.judgment_pairs import find_pairs, find_scores, find_verdicts
 from trimtab.doctor.judgments import AccuracyRow, JudgeStatistics, JudgmentMaterial
 from trimtab.doctor.log import Skipped
 
@@ -33,6 +32,8 @@ def recognise(records: Sequence[Mapping[str, Any]], path: str) -> JudgmentMateri
     columns = columns_of(rows)
     if not columns or _is_training_log(columns):
         return None
+    from trimtab.doctor.judgment_pairs import find_pairs, find_scores, find_verdicts  # most files are training logs
+
     if statistics := _statistics(columns):
         return JudgmentMaterial(path, "judge-statistics", len(rows), statistics=statistics, skipped=skipped)
     if accuracies := _accuracies(columns):

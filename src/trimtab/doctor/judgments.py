@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trimtab.doctor.log import Skipped
-from trimtab.labeling.verdicts import Coded, VerdictTable, read_verdicts
+
+if TYPE_CHECKING:
+    from trimtab.labeling.verdicts import Coded, VerdictTable
 
 __all__ = [
     "AccuracyRow",
@@ -200,5 +202,7 @@ def from_store(path: str) -> JudgmentMaterial:
     Raises:
         TrimtabError: the file is no label store, or holds no verdict.
     """
+    from trimtab.labeling.verdicts import read_verdicts
+
     table = read_verdicts(path)
     return JudgmentMaterial(path, "label-store", len(table), verdicts=table)
