@@ -9,7 +9,8 @@ import pytest
 
 from made_up_logs import grpo_rows, jsonl
 from trimtab.doctor.driver import diagnose
-from trimtab.doctor.importers import directory, read
+from trimtab.doctor.importers import directory, json_lines, read, source
+from trimtab.doctor.importers.consoles import read as read_module
 from trimtab.doctor.importers.csv_rows import _MOST_RUNS
 from trimtab.doctor.importers.dialects.base import Dialect, to
 from trimtab.doctor.judgment_keys import Column, columns_of, number, paired, words
@@ -90,3 +91,42 @@ def test_the_error_about_an_endless_name_is_short() -> None:
     with pytest.raises(TrimtabError) as caught:
         read("/tmp/" + "x" * 5_000)
     assert len(str(caught.value)) < 1_000
+
+
+def test_a_line_without_end_is_left_out_and_the_rows_around_it_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_BLOCK", 64)
+    monkeypatch.setattr(source, "_LONGEST_LINE", 1_000)
+    rows = jsonl(grpo_rows(40)).splitlines()
+    path = tmp_path / "log.jsonl"
+    for last in ("\n" + "\n".join(rows[20:]) + "\n", ""):
+        path.write_text("\n".join([*rows[:20], '{"text": "' + "x" * 50_000 + '"}']) + last)
+        (log,) = read(path)
+        assert isinstance(log, Log)
+        assert log.rows == (40 if last else 20)
+        assert any("was left out" in s.reason for s in log.skipped)
+
+
+def test_a_block_boundary_anywhere_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text("a\nbb\n\nccc\ndddd")
+    for size in range(1, 20):
+        monkeypatch.setattr(source, "_BLOCK", size)
+        assert b"".join(source.Source(path).blocks()) == path.read_bytes()
+
+
+def test_endless_prose_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_module, "PATIENCE", 100)
+    monkeypatch.setattr(json_lines, "PATIENCE", 100)
+    monkeypatch.setattr(source, "_BLOCK", 4_000)
+    path = tmp_path / "train.log"
+    rows = "".join(f"{{'loss': {i}.5, 'reward': 0.1, 'step': {i}}}\n" for i in range(1, 30))
+    prose = "It was a dark and stormy night.\n"
+    path.write_text(prose * 90 + rows + prose * 5_000 + rows)
+    (log,) = read(path)
+    assert isinstance(log, Log)
+    assert log.rows == 58, "what comes late is read where something came before"
+    path.write_text(prose * 5_000 + rows)
+    with pytest.raises(TrimtabError):
+        read(path)

@@ -19,7 +19,7 @@ import numpy as np
 
 from trimtab.doctor.importers.json_rows import loads, salvage_line
 from trimtab.doctor.importers.numbers import number
-from trimtab.doctor.importers.source import Source, clean
+from trimtab.doctor.importers.source import PATIENCE, Source, clean
 from trimtab.doctor.importers.table import Column, Table, TableBuilder
 from trimtab.doctor.log import Floats, Skipped
 from trimtab.errors import TrimtabError
@@ -66,6 +66,8 @@ def _read(source: Source, start: int, end: int | None) -> TableBuilder:
             _one_by_one(block, builder, line)
         line += block.count(b"\n")
         last = block[-1:]
+        if line > PATIENCE and not builder.rows:
+            break
     if last != b"\n" and builder.skips.all:
         _last_line(builder, line)
     if source.broken:

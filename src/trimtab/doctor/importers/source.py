@@ -15,12 +15,15 @@ from typing import IO
 
 from trimtab.errors import ErrorKind, TrimtabError
 
-__all__ = ["HEAD", "Source", "clean", "decode", "no_log"]
+__all__ = ["HEAD", "PATIENCE", "Source", "clean", "decode", "no_log"]
 
 HEAD = 1 << 16
 _BLOCK = 1 << 20
 _LONGEST_DOCUMENT = 1 << 30
 _LONGEST_NAME = 500
+_LONGEST_LINE = 1 << 26
+PATIENCE = 500_000
+"""Lines after which a reader gives up that has found nothing yet: no log begins with as many of something else."""
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _RAY = re.compile(r"^\s*\(\w[\w.:\- ]*?\bpid=\d+[^)]*\)\s?")
 _KNOWN_BINARY = (
@@ -129,6 +132,7 @@ class Source:
 
     def _lines(self, stream: IO[bytes], left: int | None) -> Iterator[bytes]:
         rest: list[bytes] = []
+        held = 0
         first = True
         while left is None or left > 0:
             block = self._some(stream, _BLOCK if left is None else min(_BLOCK, left))
@@ -140,11 +144,18 @@ class Source:
             first = False
             cut = block.rfind(b"\n") + 1
             if cut:
+                if held > _LONGEST_LINE:  # the end of a line that was let go
+                    rest, block, cut = [], block[block.find(b"\n") :], cut - block.find(b"\n")
                 yield b"".join((*rest, block[:cut]))
                 rest = [block[cut:]] if cut < len(block) else []
-            else:
-                rest.append(block)
-        if rest:
+                held = len(block) - cut
+                continue
+            held += len(block)
+            rest.append(block)
+            if held > _LONGEST_LINE:
+                rest = []
+                self.broken = self.broken or f"a line of more than {_LONGEST_LINE >> 20} megabytes was left out"
+        if rest and held <= _LONGEST_LINE:
             yield b"".join(rest)
 
     def _some(self, stream: IO[bytes], size: int) -> bytes:

@@ -9,7 +9,7 @@ from trimtab.doctor.importers.consoles.dicts import DictReader
 from trimtab.doctor.importers.consoles.pairs import PairReader, StepLineReader
 from trimtab.doctor.importers.consoles.rows import ConsoleReader
 from trimtab.doctor.importers.consoles.warnings import WarningReader
-from trimtab.doctor.importers.source import Source, clean
+from trimtab.doctor.importers.source import PATIENCE, Source, clean
 from trimtab.doctor.importers.table import Skips, Table
 
 __all__ = ["read_console"]
@@ -25,7 +25,10 @@ def read_console(source: Source) -> Table | None:
     ]  # fmt: skip
     skips = Skips()
     number = 1
+    taken = False
     for block in source.blocks():
+        if number > PATIENCE and not taken:
+            break
         for raw in block.decode("utf-8", "replace").split("\n"):
             for piece in raw.split("\r"):
                 if len(piece) > _LONGEST:
@@ -35,7 +38,8 @@ def read_console(source: Source) -> Table | None:
                 if line.strip():
                     bar.feed(line, number)
                     # the first that takes it keeps it
-                    warnings.feed(line, number) or any(reader.feed(line, number) for reader in readers)
+                    if warnings.feed(line, number) or any(reader.feed(line, number) for reader in readers):
+                        taken = True
             number += 1
         number -= 1
     best: Table | None = None
