@@ -151,3 +151,17 @@ def test_what_tensorboard_itself_writes(tmp_path: Path) -> None:
     assert (log.framework, log.algorithm) == ("trl", "grpo")
     assert log.series["kl/reference_per_token"].values == pytest.approx([0.01 * s for s in range(50)], rel=1e-6)
     assert log.series["score/group_std"].values.tolist() == [0.125] * 50
+
+
+def test_a_step_beyond_all_runs_costs_only_its_record(tmp_path: Path) -> None:
+    path = tmp_path / "events.out.tfevents.1.host"
+    path.write_bytes(
+        _HEAD
+        + _event(-2, _simple("train/loss", 2.0))
+        + _event(2**63 - 1, _simple("train/loss", 9.0))
+        + _event(-(2**63), _simple("train/loss", 9.0))
+        + b"".join(_event(i, _simple("train/loss", 1.0)) for i in range(1, 4))
+    )
+    log = _read(path)
+    assert (log.rows, log.steps) == (4, (-2, 3))
+    assert sum(s.count for s in log.skipped if "do not decode" in s.reason) == 2

@@ -141,7 +141,9 @@ def _event(data: bytes) -> Iterator[tuple[int, str, float]]:
     summaries: list[bytes] = []
     for field, wire, value in _fields(data):
         if field == 2 and isinstance(value, int):
-            step = value if value < _LARGEST_STEP else value - (1 << 64)
+            step = value if value < 1 << 63 else value - (1 << 64)
+            if abs(step) > _LARGEST_STEP:
+                raise ValueError("a step beyond all runs")
         elif field == 5 and wire == 2 and isinstance(value, bytes):
             summaries.append(value)
     for summary in summaries:
