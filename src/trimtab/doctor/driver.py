@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     Material = Log | JudgmentMaterial
 
 __all__ = ["detectors", "diagnose", "diagnose_materials"]
-
-_JUDGMENT_MODULES = ("judge", "judge_statistics", "preference_data", "scores")
 
 
 def diagnose(path_or_run: str | Path | Any, *, mapping: Mapping[str, str] | None = None) -> Diagnosis:
@@ -106,10 +103,10 @@ def detectors(*, judgments: bool = True) -> tuple[list[Detector], list[Skipped]]
         judgments: with those that read judgments; loading them takes time that a training log need not wait for.
     """
     known: list[Detector] = list(LOG_DETECTORS)
-    for name in _JUDGMENT_MODULES if judgments else ():
-        module = f"trimtab.doctor.detectors.{name}"
-        if find_spec(module) is not None:
-            known += getattr(__import__(module, fromlist=["DETECTORS"]), "DETECTORS", ())
+    if judgments:
+        from trimtab.doctor.detectors import judge, judge_statistics, preference_data, scores
+
+        known += (*judge.DETECTORS, *judge_statistics.DETECTORS, *preference_data.DETECTORS, *scores.DETECTORS)
     others, notes = plugins()
     return [*known, *others], notes
 
