@@ -26,6 +26,7 @@ from trimtab.doctor.telling import (
     curve_name,
     fix_line,
     gaps,
+    log_facts,
     log_of,
     place,
     series_of,
@@ -192,18 +193,7 @@ class _Face:
         return line_chart(Line(points, label, onset=onset))
 
     def log(self, log: Log) -> tuple[str, list[str]]:
-        values = {"format": log.format, "rows": log.rows, "series": len(log.series)}
-        if log.steps is None:
-            facts = [self.say("face.log-without-steps", **values)]
-        else:
-            facts = [self.say("face.one-log", **values, first=log.steps[0], last=log.steps[1])]
-        if log.planned_steps is not None:
-            facts.append(self.say("face.of-planned", planned=log.planned_steps))
-        if log.algorithm and log.framework not in ("unknown", ""):
-            facts.append(self.say("face.algorithm", algorithm=log.algorithm, framework=log.framework))
-        if log.truncated:
-            facts.append(self.say("face.cut-off"))
-        return log.path, facts
+        return log.path, log_facts(log, self.say)
 
     def skipped(self) -> list[str]:
         items = self.diagnosis.skipped or tuple(s for log in self.diagnosis.logs for s in log.skipped)

@@ -21,6 +21,7 @@ from trimtab.doctor.telling import (
     curve_name,
     fix_line,
     gaps,
+    log_facts,
     log_of,
     place,
     sparkline,
@@ -244,18 +245,8 @@ class _Page:
         self.unmapped()
 
     def log(self, log: Log) -> None:
-        values = {"format": log.format, "rows": log.rows, "series": len(log.series)}
-        if log.steps is None:
-            facts = [self.say("face.log-without-steps", **values)]
-        else:
-            facts = [self.say("face.one-log", **values, first=log.steps[0], last=log.steps[1])]
-        if log.planned_steps is not None:
-            facts.append(self.say("face.of-planned", planned=log.planned_steps))
-        if log.algorithm and log.framework not in ("unknown", ""):
-            facts.append(self.say("face.algorithm", algorithm=log.algorithm, framework=log.framework))
-        if log.truncated:
-            facts.append(self.say("face.cut-off"))
-        self.paragraph(f"{visible(log.path)}: {self.semicolon.join(facts)}", "", "    ", first="  - ")
+        facts = self.semicolon.join(log_facts(log, self.say))
+        self.paragraph(f"{visible(log.path)}: {facts}", "", "    ", first="  - ")
 
     def skipped(self, skipped: Sequence[Skipped]) -> None:
         for item in skipped:

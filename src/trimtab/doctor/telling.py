@@ -6,7 +6,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -26,6 +26,7 @@ __all__ = [
     "docs_page",
     "fix_line",
     "gaps",
+    "log_facts",
     "log_of",
     "place",
     "series_of",
@@ -152,6 +153,22 @@ def gaps(unchecked: Sequence[NotDiagnosable]) -> list[Gap]:
         groups.setdefault((item.reason, item.missing), []).append(item.id)
     found = [Gap(reason, missing, tuple(dict.fromkeys(ids))) for (reason, missing), ids in groups.items()]
     return sorted(found, key=lambda gap: -len(gap.ids))
+
+
+def log_facts(log: Log, say: Callable[..., str]) -> list[str]:
+    """What was read of a log, a few words each; `say(key, **values)` renders a message in the reader's language."""
+    values = {"format": log.format, "rows": log.rows, "series": len(log.series)}
+    if log.steps is None:
+        facts = [say("face.log-without-steps", **values)]
+    else:
+        facts = [say("face.one-log", **values, first=log.steps[0], last=log.steps[1])]
+    if log.planned_steps is not None:
+        facts.append(say("face.of-planned", planned=log.planned_steps))
+    if log.algorithm and log.framework not in ("unknown", ""):
+        facts.append(say("face.algorithm", algorithm=log.algorithm, framework=log.framework))
+    if log.truncated:
+        facts.append(say("face.cut-off"))
+    return facts
 
 
 def log_of(finding: Finding, diagnosis: Diagnosis) -> Log | None:
