@@ -165,3 +165,15 @@ def test_an_interval_that_holds_the_training_accuracy_shows_no_overfitting() -> 
 
     assert overfits(0.65)
     assert not overfits(0.75)
+
+
+def test_an_evaluation_before_the_training_is_no_part_of_its_end() -> None:
+    def overfits(last: float) -> bool:
+        log = drawn.log({
+            "accuracy/train": (np.arange(5, 165, 5), np.linspace(0.55, 0.79, 32)),
+            "accuracy/validation": (np.array([0, 162]), [0.5, last]),
+        }, Stage.PREFERENCE_MODEL)  # fmt: skip
+        return any(f.id == "pm-overfit" for f in diagnose_materials([log]).findings)
+
+    assert not overfits(0.79)
+    assert overfits(0.55)

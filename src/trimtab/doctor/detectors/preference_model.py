@@ -112,6 +112,12 @@ def _final_only(track: Track) -> bool:
     return track.rows == 2 and abs(float(track.values[0]) - 0.5) < 0.06 and float(track.values[1]) > 0.55
 
 
+def _trained_level(held: Track) -> float:
+    """Mean of the last two evaluations, of those in the last third of the training: the first may lie before it."""
+    last = held.steps[-1] - (held.steps[-1] - held.steps[0]) / 3
+    return float(np.mean(held.values[held.steps >= last][-2:]))
+
+
 def _overfit(r: Reading) -> Iterator[Finding | NotDiagnosable]:
     id = "pm-overfit"
     train, held = r.track("accuracy/train"), r.track("accuracy/validation", "held_out/accuracy/train")
@@ -121,7 +127,7 @@ def _overfit(r: Reading) -> Iterator[Finding | NotDiagnosable]:
         return
     told, at = [], None
     if train is not None and held is not None and len(held) >= 2 and train.rows >= 5:
-        tail, late = float(np.mean(train.values[-train.width :])), float(np.mean(held.values[-min(2, len(held)) :]))
+        tail, late = float(np.mean(train.values[-train.width :])), _trained_level(held)
         high = r.track("accuracy/validation_high")
         within = high is not None and tail <= float(high.values[-1])  # few held-out pairs allow that much
         if not within and tail - late > 0.10 + 2 * train.error(train.width) * (train.rows < 50):
