@@ -1,0 +1,172 @@
+"""Settings of PPO."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from trimtab.config.fields import Count, Finite, Fraction, NonNegative, Point, Positive, Section, Temperature, Whole
+
+__all__ = ["PPOConfig"]
+
+
+class PPOConfig(Section):
+    """Reinforcement learning from the preference model's score."""
+
+    # what is sampled
+    iterations: Count = 20
+    """Rollouts, each followed by its updates."""
+    batch_size: Count = 32
+    """Responses an iteration."""
+    responses_per_prompt: Count = 1
+    """K responses for each prompt of an iteration; divides batch_size; rloo and grpo need at least 2."""
+    temperature: Temperature = 1.0
+    """One temperature for sampling and for every log-probability."""
+    max_new_tokens: Count = 64
+    """Longest response in tokens, EOS included."""
+    # what is rewarded
+    reward: Annotated[str, Field(min_length=1)] | dict[str, Finite] = "preference"
+    """preference, module:function, rule:name, or a table of such names with weights."""
+    length_penalty: NonNegative = 0.0
+    """Subtracted from the score for every response token."""
+    missing_eos_penalty: NonNegative = 0.0
+    """Subtracted from the score of a response that was cut off before its EOS token."""
+    score_normalisation: Literal["none", "reference", "running", "batch"] = "none"
+    """What centres and scales scores before the KL: fixed statistics of the reference's responses, running ones, the
+    batch's."""
+    score_transform: Literal["none", "tanh", "sigmoid", "log", "win_probability"] = "none"
+    """Bounded or compressing shape of the score, after normalisation; win_probability: against the reference's own
+    responses."""
+    score_clip: Positive | None = None
+    """Scores are clipped to +- this, after normalisation and transform."""
+    reward_whitening: bool = False
+    """Token rewards (after KL) are scaled to unit variance over the batch, mean kept."""
+    # KL
+    kl_placement: Literal["token", "sequence_sum", "sequence_mean", "loss"] = "token"
+    """Where KL enters: every token's reward, the score (summed or averaged over tokens), or the loss."""
+    kl_estimator: Literal["k1", "k2", "k3", "full"] = "k1"
+    """Estimator of KL(policy || reference) that is penalised; as a loss k2, k3 or full."""
+    kl_controller: Literal["fixed", "adaptive", "scheduled"] = "fixed"
+    """How beta moves."""
+    beta: NonNegative = 0.05
+    """KL coefficient at the start."""
+    kl_target_nats: Positive | None = None
+    """adaptive: KL to the reference to steer to, in nats per sequence."""
+    kl_horizon_episodes: Count | None = None
+    """adaptive: responses over which beta may change by the whole (clipped) error."""
+    beta_schedule: list[Point] | None = None
+    """scheduled: [iteration, beta] points, linear between them."""
+    # advantages
+    advantage: Literal["gae", "rloo", "grpo"] = "gae"
+    """gae: with a value model; rloo, grpo: against the other responses to the prompt."""
+    gamma: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Discount a token."""
+    gae_lambda: Fraction = 0.95
+    """GAE's lambda: 0 = one-step, 1 = Monte Carlo."""
+    advantage_whitening: bool = True
+    """Advantages to mean 0, variance 1 over the batch's tokens."""
+    # value model
+    value: Literal["token", "prompt"] = "token"
+    """token: a value at every token; prompt: V(prompt) only, the advantage of every token is R - V."""
+    value_init: Literal["preference", "reference"] = "preference"
+    """Weights that the value model starts from; without a preference model it is the reference."""
+    value_normalisation: bool = False
+    """Train the value model on returns scaled by their running mean and deviation."""
+    value_clip_range: Positive | None = None
+    """Clip of the value around the rollout's value, in units of the returns (normalised: of their deviation)."""
+    value_learning_rate: Positive = 1e-5
+    """Peak learning rate of the value model."""
+    value_coef: Positive | None = None
+    """Weight of the value loss; only where gradient_clip is joint (elsewhere Adam undoes it: use
+    value_learning_rate)."""
+    # updates
+    epochs: Count = 2
+    """Passes over each rollout."""
+    minibatches: Count = 2
+    """Updates an epoch; the batch is cut into this many shuffled parts."""
+    micro_batch_size: Count | None = None
+    """Responses in memory at once; gradients accumulate to exactly the minibatch's; none = the whole minibatch."""
+    learning_rate: Positive = 1e-5
+    """Peak learning rate of the policy."""
+    learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Shape after the warm-up, stepped by update; linear and cosine end at 0."""
+    warmup_fraction: Fraction = 0.0
+    """Share of the updates over which both learning rates rise from 0."""
+    weight_decay: NonNegative = 0.0
+    """AdamW's decoupled weight decay (matrices only)."""
+    adam_epsilon: Positive = 1e-5
+    """AdamW's epsilon."""
+    gradient_clip: Literal["separate", "joint"] = "separate"
+    """One norm for the policy and one for the value model, or one over both."""
+    max_grad_norm: Positive = 1.0
+    """The gradient (joint: of both models) is scaled down to this norm."""
+    value_max_grad_norm: Positive | None = None
+    """separate: norm for the value model; none = max_grad_norm."""
+    clip_range: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Epsilon of the clipped surrogate."""
+    dual_clip: Annotated[float, Field(gt=1, allow_inf_nan=False)] | None = None
+    """Bound c > 1 on the loss of a negative advantage; none = off."""
+    # safety and records
+    checks: Literal["error", "warn"] = "error"
+    """What a broken invariant (ratio 1, KL 0 at step 0, padding) does."""
+    checkpoint_every: Count = 5
+    """Iterations between checkpoints."""
+    keep_checkpoints: Count = 3
+    """Checkpoints kept, the newest ones; each holds the trained weights three times (with AdamW's moments)."""
+    probe_prompts: Whole = 8
+    """Held-out prompts whose responses are written to samples.jsonl at every checkpoint."""
+
+    @model_validator(mode="after")
+    def _combinations(self) -> Self:
+        if messages := [message for broken, message in self._broken_rules() if broken]:
+            raise ValueError("\n".join(messages))
+        return self
+
+    def _broken_rules(self) -> list[tuple[bool, str]]:
+        critic_free = self.advantage != "gae"
+        adaptive = self.kl_controller == "adaptive"
+        default = type(self).model_fields
+        value_knobs = [
+            k
+            for k in ("value", "value_init", "value_normalisation", "value_clip_range", "value_learning_rate",
+                      "value_coef", "value_max_grad_norm", "gae_lambda", "gamma", "gradient_clip", "reward_whitening")
+            if getattr(self, k) != default[k].default
+        ]  # fmt: skip
+        return [
+            (self.batch_size % self.responses_per_prompt != 0,
+             f"responses_per_prompt = {self.responses_per_prompt} does not divide batch_size = {self.batch_size}"),
+            (critic_free and self.responses_per_prompt < 2,
+             f'advantage = "{self.advantage}" compares responses to one prompt: '
+             f"responses_per_prompt must be at least 2, not {self.responses_per_prompt}"),
+            (critic_free and bool(value_knobs),
+             f'{", ".join(value_knobs)} would have no effect: advantage = "{self.advantage}" has no value model '
+             "and one advantage a response; leave them at their defaults (remove the lines)"),
+            (self.batch_size % self.minibatches != 0,
+             f"minibatches = {self.minibatches} does not divide batch_size = {self.batch_size}"),
+            (self.kl_placement == "loss" and self.kl_estimator == "k1",
+             'kl_estimator = "k1" as a loss has zero expected gradient on on-policy samples: use "k2", "k3" or "full"'),
+            (adaptive and (self.kl_target_nats is None or self.kl_horizon_episodes is None),
+             'kl_controller = "adaptive" needs kl_target_nats and kl_horizon_episodes'),
+            (adaptive and self.kl_horizon_episodes is not None and self.kl_horizon_episodes <= 0.2 * self.batch_size,
+             f"kl_horizon_episodes = {self.kl_horizon_episodes} is too short for batch_size = {self.batch_size}: beta "
+             "could turn negative; several iterations' worth of responses is usual"),
+            (adaptive and self.beta == 0, "beta = 0 can never adapt (it is multiplied): start above 0"),
+            (not adaptive and (self.kl_target_nats is not None or self.kl_horizon_episodes is not None),
+             f'kl_target_nats and kl_horizon_episodes have no effect with kl_controller = "{self.kl_controller}"'),
+            ((self.kl_controller == "scheduled") != bool(self.beta_schedule),
+             'beta_schedule and kl_controller = "scheduled" go together'),
+            (any(later <= earlier for (earlier, _), (later, _) in pairwise(self.beta_schedule or ())),
+             "the iterations of beta_schedule must rise"),
+            (self.gradient_clip == "separate" and self.value_coef is not None,
+             "value_coef has no effect where policy and value model share neither weights nor the gradient clip (Adam "
+             'undoes a scaled loss): set value_learning_rate instead, or gradient_clip = "joint"'),
+            (self.gradient_clip == "joint" and self.value_max_grad_norm is not None,
+             'value_max_grad_norm has no effect with gradient_clip = "joint"'),
+            (self.value == "prompt" and self.gae_lambda != default["gae_lambda"].default,
+             'gae_lambda has no effect with value = "prompt"'),
+            (isinstance(self.reward, dict) and not self.reward, "reward is an empty table: name at least one scorer"),
+            (self.score_transform == "win_probability" and self.score_normalisation != "none",
+             'score_transform = "win_probability" compares raw scores: score_normalisation must be "none"'),
+        ]  # fmt: skip
