@@ -14,6 +14,12 @@ __all__ = ["PreferenceConfig"]
 class PreferenceConfig(Section):
     """Training of the preference model."""
 
+    backbone: Annotated[str, Field(min_length=1)] | None = None
+    """Model that it starts from: a local directory, a hub id or a packaged model such as `all-minilm-l6-v2`, causal or
+    an encoder, with its own tokenizer; none: the SFT model."""
+    data: Annotated[str, Field(min_length=1)] | None = None
+    """Labeled pairs to train on instead of the judge's, in any form that `trimtab data convert` reads; nothing is then
+    sampled or labeled."""
     epochs: Count = 1
     """Passes over the training pairs."""
     batch_size: Count = 16
@@ -62,7 +68,9 @@ class PreferenceConfig(Section):
     """Divide every score by the temperature of the calibration, so that a difference is a log-odds that held-out pairs
     bear out; the stage then calibrates, and `trimtab pm calibrate` does so afterwards."""
     max_tokens: Count = 512
-    """Longest prompt with response in tokens; a longer pair is an error that names it."""
+    """Longest prompt with response in tokens, at most what the backbone reads; see too_long."""
+    too_long: Literal["error", "drop"] = "error"
+    """A pair with more tokens than max_tokens: an error that names it, or left out of training and measurement."""
     checkpoint_every: Count = 200
     """Updates between checkpoints."""
 

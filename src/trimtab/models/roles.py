@@ -317,9 +317,13 @@ class ScalarModel(Role):
         """A scalar at every position: ids int64 [B, L], mask bool [B, L] -> float32 [B, L] (padding: arbitrary)."""
         return self.scalars(self.hidden(ids, mask, trunk=trunk))
 
+    def features(self, ids: Tensor, mask: Tensor, *, trunk: Tensor | None = None) -> Tensor:
+        """What the head reads for a score, the hidden state of each row's last real token: [B, L] -> [B, D]."""
+        return last_hidden(self.hidden(ids, mask, trunk=trunk), mask)
+
     def score(self, ids: Tensor, mask: Tensor) -> Tensor:
         """The scalar at each row's last real token: ids int64 [B, L], mask bool [B, L] -> float32 [B]."""
-        return self.scalars(last_hidden(self.hidden(ids, mask), mask))
+        return self.scalars(self.features(ids, mask))
 
 
 def last_hidden(hidden: Tensor, mask: Tensor) -> Tensor:
