@@ -78,6 +78,20 @@ def test_repeats_become_one_soft_label_by_weighted_vote() -> None:
     assert same.pairs == [replace(pair, id="a")]
 
 
+def test_labels_by_principle_turn_and_merge_with_their_pair() -> None:
+    pair = clean_pairs(1)[0]
+    low = replace(pair, p_chosen=0.2, principles={"kind": 0.75, "short": 0.5})
+    assert filter_pairs([low], turn_reversed=True).pairs[0].principles == {"kind": 0.25, "short": 0.5}
+    turned = replace(pair, chosen=pair.rejected, rejected=pair.chosen)
+    votes = [
+        replace(pair, id="a", principles={"kind": 1.0}),
+        replace(turned, id="b", weight=3.0, principles={"kind": 1.0, "short": 0.5}),
+    ]
+    (merged,) = filter_pairs(votes, merge=True).pairs
+    # the second text is chosen; by `kind` it wins with weight 3 of 4
+    assert (merged.chosen, merged.principles) == (pair.rejected, {"kind": 0.75, "short": 0.5})
+
+
 def test_lengths_are_balanced_by_sign_and_size() -> None:
     pairs = []
     for i, p in enumerate(clean_pairs(600)):

@@ -40,8 +40,10 @@ extras = st.dictionaries(st.sampled_from(["source", "note", "annotator"]), any_t
 prompts = st.builds(Prompt, content, messages, st.lists(any_text, max_size=2).map(tuple), extras)
 responses = st.builds(Response, any_text, st.booleans(), st.none() | st.integers(0, 99))
 probability = st.none() | st.floats(0, 1)
+by_principle = st.dictionaries(any_text, st.floats(0, 1), max_size=2)
 pairs = st.builds(
-    Pair, content, prompts, responses, responses, probability, st.none() | st.floats(-1e9, 1e9), extras
+    Pair, content, prompts, responses, responses, probability, st.none() | st.floats(-1e9, 1e9), extras,
+    principles=by_principle,
 )  # fmt: skip
 candidates = st.builds(CandidatePair, content, prompts, responses, responses, extras)
 demonstrations = st.builds(Demonstration, prompts, any_text, content, extras)
@@ -216,3 +218,16 @@ def test_demonstrations_as_columns_or_as_messages(tmp_path):
     ]:
         with pytest.raises(TrimtabError, match=rf"line 1: .*{what}"):
             read_demonstrations(write(tmp_path / "y.jsonl", line))
+
+
+def test_labels_by_principle_are_ours_where_they_are_probabilities_and_else_somebody_elses(tmp_path):
+    line = {"prompt": "p", "chosen": "a", "rejected": "b"}
+    said = write(tmp_path / "ours.jsonl", line | {"principles": {"kind": 0.25, "short": 1}})
+    (pair,) = read_pairs(said)
+    assert (pair.principles, pair.extra) == ({"kind": 0.25, "short": 1.0}, {})
+    (other,) = read_pairs(write(tmp_path / "theirs.jsonl", line | {"principles": ["be kind"]}))
+    assert (other.principles, other.extra) == ({}, {"principles": ["be kind"]})
+    write_pairs(tmp_path / "back.jsonl", [other])
+    assert read_pairs(tmp_path / "back.jsonl")[0].extra == other.extra
+    with pytest.raises(TrimtabError, match=r"principles\.kind is 1\.5; it is a probability"):
+        read_pairs(write(tmp_path / "wrong.jsonl", line | {"principles": {"kind": 1.5}}))

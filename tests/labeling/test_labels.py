@@ -127,6 +127,14 @@ def test_to_pairs_chooses_the_likelier_response_and_abstains_below_the_band() ->
         to_pairs(candidates, labels[::-1])
 
 
+def test_labels_by_principle_stay_with_the_pair_and_turn_with_it() -> None:
+    of = {"kind": 0.25, "short": 0.375}
+    labels = [Label(f"p{i}", Outcome.OK, p, principles=of) for i, p in enumerate((0.75, 0.25))]
+    first, second = to_pairs([candidate(0), candidate(1)], labels)
+    assert first.principles == of
+    assert (second.principles, second.p_chosen) == ({"kind": 0.75, "short": 0.625}, 0.75)
+
+
 def test_only_what_is_missing_is_asked(tmp_path: Path) -> None:
     constitution = two_principles(tmp_path)
     with LabelStore(tmp_path / "labels.sqlite") as store:

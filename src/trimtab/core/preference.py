@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -9,7 +10,7 @@ from torch.nn.functional import logsigmoid
 from trimtab.core.masked import Number
 from trimtab.errors import ErrorKind, TrimtabError
 
-__all__ = ["bradley_terry_loss", "centering_loss", "dpo_loss"]
+__all__ = ["bradley_terry_loss", "centering_loss", "dpo_loss", "principle_losses"]
 
 
 def bradley_terry_loss(
@@ -66,6 +67,42 @@ def bradley_terry_loss(
     if not bool((weight >= 0).all()):
         raise TrimtabError(ErrorKind.DATA, "a pair has a negative weight", "weights are 0 or more")
     return (losses * weight.float()).mean()
+
+
+def principle_losses(
+    chosen: Float[Tensor, "P K"],
+    rejected: Float[Tensor, "P K"],
+    p_chosen: Float[Tensor, "P K"],
+    label_smoothing: Number = 0.0,
+    weight: Float[Tensor, "P K"] | None = None,
+) -> Float[Tensor, " K"]:
+    """The Bradley-Terry loss of each of K heads on the pairs that have a label by its principle.
+
+    Each is divided by P, the pairs of the batch, as in `bradley_terry_loss`: give weights that are 0 where there is no
+    label and have mean 1 over the whole data for every head, and each head's loss is, over the data, the mean over its
+    own pairs.
+
+    Args:
+        chosen: [P, K] scores of the chosen responses by each head.
+        rejected: [P, K] scores of the rejected ones.
+        p_chosen: [P, K] P(chosen > rejected) by each principle, in [0, 1]; NaN = no label.
+        label_smoothing: in [0, 0.5).
+        weight: [P, K], at least 0; None = all 1. That of a missing label is not read.
+
+    Returns:
+        [K], nats a pair.
+
+    Raises:
+        TrimtabError: as `bradley_terry_loss`.
+    """
+    there = ~torch.isnan(p_chosen)
+    labels = torch.where(there, p_chosen, 0.5)
+    weights = there.float() if weight is None else torch.where(there, weight.float(), 0.0)
+    losses = [
+        bradley_terry_loss(chosen[:, k], rejected[:, k], labels[:, k], None, label_smoothing, weights[:, k])
+        for k in range(chosen.shape[1])
+    ]
+    return torch.stack(losses) if losses else chosen.new_zeros(0)
 
 
 def centering_loss(

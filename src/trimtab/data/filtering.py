@@ -181,7 +181,10 @@ def _swapped(pair: Pair) -> Pair:
         extra[f"{other[side]}_{rest}" if side in other and rest else name] = value
     p = None if pair.p_chosen is None else 1 - pair.p_chosen
     margin = None if pair.margin is None else -pair.margin
-    return replace(pair, chosen=pair.rejected, rejected=pair.chosen, p_chosen=p, margin=margin, extra=extra)
+    principles = {name: 1 - by_it for name, by_it in pair.principles.items()}
+    return replace(
+        pair, chosen=pair.rejected, rejected=pair.chosen, p_chosen=p, margin=margin, extra=extra, principles=principles
+    )
 
 
 def _merged(pairs: list[Pair], result: Filtered) -> list[Pair]:
@@ -202,11 +205,27 @@ def _merged(pairs: list[Pair], result: Filtered) -> list[Pair]:
         weights = [pairs[i].weight for i in group]
         total = sum(weights)
         share = sum(w * x for w, x in zip(weights, p, strict=True)) / total if total else sum(p) / len(p)
-        soft = replace(first, p_chosen=None if share == 1 else share, margin=None)
+        turned = [pairs[i] if s else _swapped(pairs[i]) for i, s in zip(group, same, strict=True)]
+        soft = replace(
+            first, p_chosen=None if share == 1 else share, margin=None, principles=_mean_by_principle(turned)
+        )
         merged.append(_swapped(soft) if share < 0.5 else soft)
         result.changed.append((first.id, f"merged {len(group)} labels: P(chosen) = {max(share, 1 - share):.3f}"))
         result.dropped += [(pairs[i], {"merged": f"into {first.id}"}) for i in group[1:]]
     return merged
+
+
+def _mean_by_principle(pairs: list[Pair]) -> dict[str, float]:
+    """Weighted mean over the pairs that have a label by a principle, of each principle."""
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for pair in pairs:
+        for name, p in pair.principles.items():
+            found[name].append((pair.weight, p))
+    means = {}
+    for name, votes in found.items():
+        total = sum(w for w, _ in votes)
+        means[name] = sum(w * p for w, p in votes) / total if total else sum(p for _, p in votes) / len(votes)
+    return means
 
 
 def _balanced(pairs: list[Pair], result: Filtered, seed: int) -> list[Pair]:

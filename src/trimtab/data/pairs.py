@@ -3,7 +3,8 @@
 Labeled pairs are read in every form that `trimtab.data.readers` knows. They are written one JSON object a line with the
 columns that Hugging Face users know: `prompt`, `chosen`, `rejected`, optionally `margin`, as texts or as lists of
 messages with role and content. Our columns ride along: `id`, `prompt_id`, `tags`, `p_chosen`, `weight`,
-`chosen_finished`, `chosen_tokens` and so on. What else a line holds is kept.
+`principles` (P(chosen > rejected) by each), `chosen_finished`, `chosen_tokens` and so on. What else a line holds is
+kept.
 """
 
 from __future__ import annotations
@@ -129,7 +130,8 @@ def pair_record(pair: Pair) -> dict[str, Any]:
         line |= response_columns(column, response)
     line |= {k: v for k, v in (("p_chosen", pair.p_chosen), ("margin", pair.margin)) if v is not None}
     line |= {} if pair.weight == 1 else {"weight": pair.weight}
-    return {**line, **without(pair.extra, *PAIR_COLUMNS, *response_columns_of("chosen", "rejected"))}
+    line |= without(pair.extra, *PAIR_COLUMNS, *response_columns_of("chosen", "rejected"))
+    return {**line, **({"principles": dict(pair.principles)} if pair.principles else {})}
 
 
 def candidate_record(pair: CandidatePair) -> dict[str, Any]:

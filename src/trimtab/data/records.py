@@ -61,7 +61,8 @@ class CandidatePair:
 class Pair:
     """A labeled pair. `p_chosen` is P(chosen > rejected), at least .5 in files that we write; None = a hard label.
 
-    `weight` (0 or more) says how much the pair counts in training, against 1 for others.
+    `weight` (0 or more) says how much the pair counts in training, against 1 for others. `principles` is
+    P(chosen > rejected) by each principle that a judge was asked about alone; of either side of .5.
     """
 
     id: str
@@ -72,3 +73,4 @@ class Pair:
     margin: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     weight: float = 1.0
+    principles: Mapping[str, float] = field(default_factory=dict)

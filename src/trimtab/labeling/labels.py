@@ -156,7 +156,8 @@ def to_pairs(candidates: Sequence[CandidatePair], labels: Sequence[Label], *, ab
         abstain: pairs with |P(first) - .5| below this are left out, as are labels without a preference.
 
     Returns:
-        Pairs with `p_chosen` in [.5, 1]; `extra` carries the origin, the order gap and which response was `first`.
+        Pairs with `p_chosen` in [.5, 1], and P(chosen > rejected) by each principle that was asked about alone; `extra`
+        carries the origin, the order gap and which response was `first`.
 
     Raises:
         TrimtabError: the labels are not those of the candidates.
@@ -178,7 +179,13 @@ def to_pairs(candidates: Sequence[CandidatePair], labels: Sequence[Label], *, ab
             "order_gap": label.order_gap,
             "chosen_was": "first" if p >= 0.5 else "second",
         }
-        pairs.append(Pair(candidate.id, candidate.prompt, chosen, rejected, p_chosen=max(p, 1.0 - p), extra=extra))
+        principles = {name: by_it if p >= 0.5 else 1.0 - by_it for name, by_it in label.principles.items()}
+        pairs.append(
+            Pair(
+                candidate.id, candidate.prompt, chosen, rejected, p_chosen=max(p, 1.0 - p), extra=extra,
+                principles=principles,
+            )
+        )  # fmt: skip
     return pairs
 
 

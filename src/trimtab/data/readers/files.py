@@ -325,7 +325,7 @@ def _cell(name: str, text: str) -> Any:
             return text  # the reader of the column says what is wrong
     if name.endswith("_finished"):
         return {"": None, "true": True, "false": False}.get(text.lower(), text)
-    if name in ("tags", "prompt_extra"):
+    if name in ("tags", "prompt_extra", "principles"):
         return _maybe_json(text, object) if text else None
     if name in ("id", "prompt_id"):
         return text or None

@@ -31,6 +31,7 @@ def pair_of(record: dict[str, Any], name: str) -> Pair:
     record = _with_prompt(_with_roles(record))
     prompt, chosen, rejected = _split(record)
     weight = number_of(record, "weight", 0)
+    principles = _principles(record)
     return Pair(
         name,
         prompt_of(record, prompt),
@@ -38,9 +39,26 @@ def pair_of(record: dict[str, Any], name: str) -> Pair:
         response_of(record, "rejected", rejected),
         number_of(record, "p_chosen", 0, 1),
         number_of(record, "margin"),
-        without(record, *PAIR_COLUMNS, *response_columns_of("chosen", "rejected")),
+        without(
+            record, *PAIR_COLUMNS, *response_columns_of("chosen", "rejected"), *(["principles"] if principles else [])
+        ),
         1.0 if weight is None else weight,
+        principles,
     )
+
+
+def _principles(record: dict[str, Any]) -> dict[str, float]:
+    """P(chosen > rejected) by principle; a column `principles` that is no object of numbers is somebody else's."""
+    value = record.get("principles")
+    numbers = isinstance(value, dict) and all(
+        isinstance(p, int | float) and not isinstance(p, bool) for p in value.values()
+    )
+    if not isinstance(value, dict) or not numbers:
+        return {}
+    for name, p in value.items():
+        if not 0 <= p <= 1:
+            raise LineError(f"principles.{name} is {p:g}; it is a probability, a number from 0 to 1")
+    return {name: float(p) for name, p in value.items()}
 
 
 def response_columns_of(*columns: str) -> list[str]:
