@@ -267,3 +267,26 @@ def test_lines_of_a_later_member_stay_when_the_first_had_stopped_before_them(tmp
     rows = run.metrics("pm")
     assert [row["step"] for row in rows if "loss/train" in row] == [1, 2, 3, 4]
     assert [row["step"] for row in rows if "member/1/loss/train" in row] == list(range(1, 13))
+
+
+def test_a_calibration_speaks_of_the_combination_that_it_was_fitted_on(codec, tmp_path):
+    ensemble = trained(codec)
+    pairs, directory = polite_pairs(20), tmp_path / "model"
+    ensemble.save(directory)
+    report = preference.calibrate(ensemble, pairs, "temperature", resamples=20)
+    assert report.calibration.scores == "mean of 3 members"
+    margins = ensemble.score([p.prompt for p in pairs], [p.chosen for p in pairs]) - ensemble.score(
+        [p.prompt for p in pairs], [p.rejected for p in pairs]
+    )
+    by_hand = preference.calibrating.calibrate_margins(margins, np.ones(20), np.arange(20), "temperature", resamples=20)
+    assert report.calibration.temperature == by_hand.calibration.temperature
+    report.save(directory)
+    precision = Precision("float32", "cpu")
+    same = load_preference(directory, precision, calibrated_score=True)
+    assert same.scale == report.calibration.temperature
+    assert same.calibration == report.calibration
+    other = load_preference(directory, precision, combine="lower_bound", pessimism=0.5)
+    assert other.calibration is None
+    assert other.combination == "lower_bound of 3 members, pessimism 0.5"
+    with pytest.raises(TrimtabError, match=r"fitted on mean of 3 members; the score is now min of 3 members"):
+        load_preference(directory, precision, combine="min", calibrated_score=True)

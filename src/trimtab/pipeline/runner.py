@@ -77,6 +77,7 @@ def run_project(
     preflight(project, chosen, say)
     run = open_run(project, name, existing)
     for stage in chosen:
+        _prepare(project, run, stage, say)
         # planned anew: an attempt of a stage before it is part of a stage's fingerprint
         _execute(project, run, _by_name(plan(project, run))[stage], say)
     return run
@@ -101,6 +102,7 @@ def run_stage(
     if not state.up_to_date or again:
         preflight(project, [stage], say)
         run = open_run(project, name)
+        _prepare(project, run, stage, say)
         _execute(project, run, _by_name(plan(project, run))[stage], say)
         return run
     say(f"{stage}: up to date")
@@ -152,6 +154,14 @@ def _require_before(states: dict[StageName, StageState], stage: StageName, comma
             )
         if states[before].needed:
             _require_before(states, before, command)
+
+
+def _prepare(project: Project, run: Run, stage: StageName, say: Say) -> None:
+    """What has to be put right before a stage is planned: the calibration is part of what PPO depends on."""
+    if stage == "ppo":
+        from trimtab.pipeline.calibrations import renew_calibration
+
+        renew_calibration(project, run, say)
 
 
 def _execute(project: Project, run: Run, state: StageState, say: Say) -> None:

@@ -16,7 +16,16 @@ from trimtab.runs.files import file_hash, stable_hash
 from trimtab.runs.manifest import StageStatus
 from trimtab.runs.run import Run
 
-__all__ = ["STAGES", "Plan", "StageName", "StageState", "plan", "reward_specs", "wants_preference_model"]
+__all__ = [
+    "STAGES",
+    "Plan",
+    "StageName",
+    "StageState",
+    "plan",
+    "reads_calibration",
+    "reward_specs",
+    "wants_preference_model",
+]
 
 StageName = Literal["sft", "sample", "label", "pm", "ppo", "eval", "report"]
 
@@ -62,6 +71,13 @@ def wants_preference_model(project: Project) -> bool:
 
 
 def _sft(project: Project) -> Any:
+def reads_calibration(project: Project) -> bool:
+    """Whether PPO reads the calibration of the preference model."""
+    config = project.config
+    reads = config.preference.calibrated_score or config.ppo.score_transform == "win_probability"
+    return reads and wants_preference_model(project)
+
+
     config = project.config
     inputs: dict[str, Any] = {
         "model": config.model.model_dump(),
@@ -195,9 +211,8 @@ def plan(project: Project, run: Run | None) -> Plan:
 
 def _calibration(project: Project, run: Run | None) -> list[Any]:
     """What PPO reads of the preference model's calibration; nothing where it reads none."""
-    config = project.config
-    scaled = config.preference.calibrated_score
-    if not wants_preference_model(project) or not (scaled or config.ppo.score_transform == "win_probability"):
+    scaled = project.config.preference.calibrated_score
+    if not reads_calibration(project):
         return []
     path = None if run is None else run.artifact("pm") / "model" / "calibration.json"
     there = path is not None and path.is_file()

@@ -19,7 +19,7 @@ from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.preference.calibration import METHODS, Calibration, Method, fit, sigmoid
 from trimtab.scoring import Scorer, checked_scores
 from trimtab.stats.calibration import Reliability, reliability
-from trimtab.stats.intervals import Interval
+from trimtab.stats.intervals import Interval, clustered_share
 from trimtab.stats.resampling import bootstrap_sums, percentile_interval
 
 __all__ = ["BINS", "FIGURES", "CalibrationReport", "calibrate", "calibrate_margins"]
@@ -46,6 +46,8 @@ class CalibrationReport:
         methods: cross-fitted log loss of every method, nats a pair.
         reliability_before: ten equal bins of P(first wins), every pair in both orders.
         reliability_after: the same, cross-fitted.
+        shares_before: of each bin, the share that won with its 95 % interval over prompts.
+        shares_after: the same, cross-fitted.
         accuracy: share of pairs whose chosen response scores higher, a tie counts half; calibration leaves it alone.
     """
 
@@ -58,6 +60,8 @@ class CalibrationReport:
     methods: Mapping[str, float]
     reliability_before: Reliability
     reliability_after: Reliability
+    shares_before: tuple[Interval, ...]
+    shares_after: tuple[Interval, ...]
     accuracy: float
 
     def save(self, directory: Path, data: str = "") -> Path:
@@ -87,7 +91,10 @@ class CalibrationReport:
                 for name, figures in (("before", self.before), ("after", self.after), ("change", self.change))
             },
             "methods": dict(self.methods),
-            "reliability": {"before": _bins(self.reliability_before), "after": _bins(self.reliability_after)},
+            "reliability": {
+                "before": _bins(self.reliability_before, self.shares_before),
+                "after": _bins(self.reliability_after, self.shares_after),
+            },
         }
 
 
@@ -113,7 +120,8 @@ def calibrate(
     labels = [1.0 if p.p_chosen is None else p.p_chosen for p in pairs]
     number: dict[Any, int] = {}
     groups = np.array([number.setdefault(p.messages, len(number)) for p in prompts])
-    return calibrate_margins(margins, labels, groups, method, folds=folds, seed=seed, resamples=resamples)
+    report = calibrate_margins(margins, labels, groups, method, folds=folds, seed=seed, resamples=resamples)
+    return replace(report, calibration=replace(report.calibration, scores=getattr(scorer, "combination", "")))
 
 
 def calibrate_margins(
@@ -158,6 +166,8 @@ def calibrate_margins(
         | {name: _log_losses(p, y).mean().item() for name, p in of_method.items()},
         reliability_before=reliability(*_both(before, y), BINS),
         reliability_after=reliability(*_both(after, y), BINS),
+        shares_before=_shares(before, y, groups),
+        shares_after=_shares(after, y, groups),
         accuracy=float(((np.sign(x) + 1) / 2).mean()),
     )  # fmt: skip
 
@@ -238,8 +248,20 @@ def _drawn_figures(
     )
 
 
-def _bins(table: Reliability) -> list[dict[str, float | int]]:
+def _shares(p: Floats, y: Floats, groups: Ints) -> tuple[Interval, ...]:
+    """Of each bin, over both orders of every pair, the share that won."""
+    both_p, both_y = _both(p, y)
+    bins, both = np.searchsorted(np.arange(1, BINS) / BINS, both_p, side="right"), np.tile(groups, 2)
+    return tuple(clustered_share(both_y[bins == i], both[bins == i]) for i in range(BINS))
+
+
+def _bins(table: Reliability, shares: Sequence[Interval]) -> list[dict[str, float | int | None]]:
+    """The bins as JSON; of an empty one only its edges and its count of 0."""
     return [
-        {"low": i / BINS, "high": (i + 1) / BINS, "count": int(n), "mean_p": float(p), "mean_y": float(y)}
-        for i, (n, p, y) in enumerate(zip(*table, strict=True))
-    ]
+        {
+            "low": i / BINS, "high": (i + 1) / BINS, "count": int(n),
+            "mean_p": float(p) if n else None, "mean_y": float(y) if n else None,
+            "y_low": share.low if n else None, "y_high": share.high if n else None,
+        }
+        for i, (n, p, y, share) in enumerate(zip(*table, shares, strict=True))
+    ]  # fmt: skip

@@ -44,6 +44,8 @@ class Calibration:
         pairs: how many pairs it was fitted on.
         prompts: of how many prompts.
         data: sha256 of the file that held them; empty = not a file.
+        scores: how the scores came about where settings can change that without training, as `combination` of the
+            model had it; empty = a single model.
     """
 
     method: Method
@@ -54,6 +56,7 @@ class Calibration:
     pairs: int = 0
     prompts: int = 0
     data: str = ""
+    scores: str = ""
 
     def probability(self, margins: ArrayLike) -> Floats:
         """P(first wins) in (0, 1), of the shape of the margins (score of the first minus score of the second)."""
@@ -145,6 +148,7 @@ def _parsed(path: Path, record: Any) -> Calibration:
     return Calibration(
         cast(Method, record["method"]), float(record["temperature"]), float(record["slope"]),
         tuple(map(float, points)), tuple(map(float, heights)), pairs, prompts, str(record.get("data", "")),
+        str(record.get("scores", "")),
     )  # fmt: skip
 
 

@@ -23,7 +23,15 @@ from trimtab.preference.model import PreferenceModel
 from trimtab.runs.files import read_json
 from trimtab.training.precision import Precision
 
-__all__ = ["Combine", "MemberFigures", "PreferenceEnsemble", "combined", "load_preference", "member_figures"]
+__all__ = [
+    "Combine",
+    "MemberFigures",
+    "PreferenceEnsemble",
+    "combination",
+    "combined",
+    "load_preference",
+    "member_figures",
+]
 
 Combine = Literal["mean", "min", "lower_bound"]
 
@@ -43,6 +51,13 @@ def combined(scores: np.ndarray, combine: Combine, pessimism: float) -> np.ndarr
         return np.asarray(scores.min(0))
     mean = scores.mean(0)
     return np.asarray(mean if combine == "mean" else mean - pessimism * scores.std(0))
+
+
+def combination(members: int, combine: Combine, pessimism: float) -> str:
+    """What a combined score is, in words that a calibration is kept under; empty for a single model."""
+    if members == 1:
+        return ""
+    return f"{combine} of {members} members" + (f", pessimism {pessimism:g}" if combine == "lower_bound" else "")
 
 
 class PreferenceEnsemble(PreferenceModel):
@@ -82,6 +97,10 @@ class PreferenceEnsemble(PreferenceModel):
         if len(self.offsets) != len(members):
             raise ValueError(f"{len(self.offsets)} offsets for {len(members)} members")
         self._last: tuple[tuple[Any, ...], np.ndarray] | None = None
+
+    @property
+    def combination(self) -> str:
+        return combination(len(self.models), self.combine, self.pessimism)
 
     def centre(self, rows: Sequence[list[int]]) -> None:
         """Take the members' mean scores of these tokenised rows as their offsets."""
@@ -217,8 +236,13 @@ def load_preference(
         combine: how members are combined, see `combined`.
         pessimism: see `combined`.
 
+    Returns:
+        The model; without the calibration that lies beside it where that was fitted on another combination of the
+        members' scores.
+
     Raises:
-        TrimtabError: as `PreferenceModel.load`, or a member is missing.
+        TrimtabError: as `PreferenceModel.load`, or a member is missing; `calibrated_score` with a calibration of
+            another combination.
     """
     card = read_json(directory / "trimtab.json", ErrorKind.MODEL)
     count, offsets = card.get("members", 1), card.get("offsets")
@@ -230,7 +254,18 @@ def load_preference(
             ErrorKind.MODEL, f"{directory / 'trimtab.json'}: members and offsets do not fit", "train the model again"
         )
     others = [PreferenceModel.load(_place(directory, k), precision, base) for k in range(1, count)]
-    return PreferenceEnsemble([first, *others], combine=combine, pessimism=pessimism, offsets=offsets)
+    ensemble = PreferenceEnsemble([first, *others], combine=combine, pessimism=pessimism, offsets=offsets)
+    kept = ensemble.calibration
+    if kept is not None and kept.scores != ensemble.combination:
+        if calibrated_score:
+            raise TrimtabError(
+                ErrorKind.MODEL,
+                f"{directory}: the calibration was fitted on {kept.scores or 'other scores'}; "
+                f"the score is now {ensemble.combination}",
+                "make it again with: trimtab pm calibrate PROJECT",
+            )
+        ensemble.calibration = None
+    return ensemble
 
 
 def _place(directory: Path, number: int) -> Path:

@@ -46,6 +46,11 @@ class PreferenceModel:
 
     name = "preference"
 
+    @property
+    def combination(self) -> str:
+        """What the score is made of, where settings can change that without training; empty = one model's score."""
+        return ""
+
     def __init__(
         self,
         model: ScalarModel,
