@@ -70,7 +70,6 @@ def wants_preference_model(project: Project) -> bool:
     return "preference" in reward_specs(project)
 
 
-def _sft(project: Project) -> Any:
 def reads_calibration(project: Project) -> bool:
     """Whether PPO reads the calibration of the preference model."""
     config = project.config
@@ -78,6 +77,7 @@ def reads_calibration(project: Project) -> bool:
     return reads and wants_preference_model(project)
 
 
+def _sft(project: Project) -> Any:
     config = project.config
     inputs: dict[str, Any] = {
         "model": config.model.model_dump(),
