@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertForMaskedLM, BertLMHeadModel, T5Config, T5ForConditionalGeneration
 
+from trimtab.config.layout import Layout
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.loading import load_causal_lm, load_codec, load_scalar, load_tokenizer, pick_device, resolve
 from trimtab.models.roles import CausalModel, ScalarModel
@@ -22,7 +23,7 @@ def _offline(monkeypatch):
 
 def test_load_round_trip(saved, build, batch):
     codec = load_codec(str(saved))
-    model = load_causal_lm(str(saved), boundary=1, codec=codec)
+    model = load_causal_lm(str(saved), layout=Layout(top=2), codec=codec)
     expected = CausalModel(build())
     with torch.no_grad():
         assert torch.equal(model.hidden(*batch)[batch[1]], expected.hidden(*batch)[batch[1]])

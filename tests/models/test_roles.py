@@ -48,10 +48,10 @@ def test_models_that_cannot_be_split_run_whole_and_refuse_a_shared_trunk(build, 
         model = CausalModel(hf)
         assert torch.equal(model.lm_logits(model.hidden(ids, mask))[mask], plain[mask])
         assert torch.equal(model.lm_logits(model.top(model.trunk(ids, mask), mask))[mask], plain[mask])
-    with pytest.raises(TrimtabError, match=r"shared_layers = 1: .* cannot be split") as error:
+    with pytest.raises(TrimtabError, match=r'trainable = "top:\d": .* cannot be split') as error:
         CausalModel(hf, 1)
     assert error.value.kind is ErrorKind.MODEL
-    assert "shared_layers = 0" in error.value.hint
+    assert '"full" or "lora"' in error.value.hint
 
 
 def test_a_model_whose_layers_are_not_all_of_its_forward_is_found_out(build):
@@ -71,7 +71,7 @@ def test_an_encoder_is_refused_because_it_sees_what_comes_later():
 
 @pytest.mark.parametrize("k", [-1, 4])
 def test_a_boundary_outside_the_layers_is_refused(build, k):
-    with pytest.raises(TrimtabError, match=f"shared_layers = {k}: the model has 3 layers"):
+    with pytest.raises(TrimtabError, match=f"trunk of {k} layers: the model has 3"):
         CausalModel(build(), k)
 
 

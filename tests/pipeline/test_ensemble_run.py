@@ -19,7 +19,7 @@ from trimtab.runs.run import Run
 SETTINGS = [
     "project.threads=1", "sft.epochs=1", "sample.pairs_per_prompt=1", "preference.epochs=2", "ppo.iterations=2",
     "ppo.batch_size=8", "ppo.probe_prompts=4", "eval.responses_per_prompt=1", "eval.bootstrap=50",
-    "model.shared_layers=1", "preference.members=3", "preference.combine='lower_bound'", "preference.patience=1",
+    "model.trainable=top:1", "preference.members=3", "preference.combine='lower_bound'", "preference.patience=1",
     "preference.checkpoint_every=2",
 ]  # fmt: skip
 

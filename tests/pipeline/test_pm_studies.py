@@ -66,14 +66,17 @@ def test_lists_of_values_are_the_axes_of_a_grid():
     assert combinations[0] == {"preference.learning_rate": 3e-3, "preference.epochs": 1}
     assert len(combinations) == 4
     assert grid(["preference.epochs=2"]) == (["preference.epochs=2"], [{}])
-    assert grid(["model.shared_layers=[0,1,1]"])[1] == [{"model.shared_layers": 0}, {"model.shared_layers": 1}]
+    assert grid(["model.trainable=['lora','top:1','lora']"])[1] == [
+        {"model.trainable": "lora"},
+        {"model.trainable": "top:1"},
+    ]
     with pytest.raises(TrimtabError, match="no values to compare") as caught:
         grid(["preference.epochs=[]"])
     assert caught.value.kind is ErrorKind.USAGE
 
 
 def test_combinations_are_measured_on_the_same_pairs_and_kept_folds_are_not_trained_again(project, trainings):
-    settings = [*SETTINGS, RATES, "model.shared_layers=[0, 1]"]
+    settings = [*SETTINGS, RATES, "model.trainable=['full', 'top:1']"]
     stop_after = 3
 
     def dying(text: str) -> None:
@@ -91,7 +94,7 @@ def test_combinations_are_measured_on_the_same_pairs_and_kept_folds_are_not_trai
     assert found.rows[0].lead is None
     # a rate near nothing leaves every pair near one half; the difference is paired
     slow = found.rows[2]
-    assert slow.settings == {"preference.learning_rate": 1e-5, "model.shared_layers": 0}
+    assert slow.settings == {"preference.learning_rate": 1e-5, "model.trainable": "full"}
     assert slow.lead.mean == pytest.approx(slow.measured.accuracy.mean - first.accuracy.mean)
     assert slow.measured.log_loss.mean == pytest.approx(0.6931, abs=2e-3)
     assert abs(first.log_loss.mean - 0.6931) > 5e-3

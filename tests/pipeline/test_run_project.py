@@ -149,7 +149,7 @@ def test_modules_behind_a_reward_are_inputs_what_they_import_too(project):
         "eval.measures=['gold', 'gold']",
         "label.judge='nobody'",
         "sample.source='contrast'",
-        "model.shared_layers=99",
+        "model.trainable=top:99",
         "model.name='/nonexistent'",
         "ppo.max_new_tokens=100000",
         "prompts.max_tokens=1",
@@ -261,7 +261,7 @@ def test_a_reward_without_a_preference_model_needs_no_pairs(project):
 
 
 def test_shared_layers_run_through_the_whole_project(project):
-    run = run_project(Project.open(project, [*SMALL, "model.shared_layers=1", "ppo.value_normalisation=true"]))
+    run = run_project(Project.open(project, [*SMALL, "model.trainable=top:1", "ppo.value_normalisation=true"]))
     assert run.status == StageStatus.DONE
     row = run.metrics("ppo")[1]
     assert abs(row["check/kl_at_start"]) < 1e-5

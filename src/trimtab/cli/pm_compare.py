@@ -36,7 +36,7 @@ def compare(
 ) -> None:
     """Compare settings of the preference model by k folds of the run's labeled pairs.
 
-    Lists of values for settings of the preference section and for model.shared_layers are compared in all combinations,
+    Lists of values for settings of the preference section and for model.trainable are compared in all combinations,
     on the same folds. A fold that was trained is kept: what is interrupted goes on.
     """
     from trimtab.pipeline.pm_studies import compare_settings

@@ -26,7 +26,7 @@ _TINY: dict[str, dict[str, Any]] = {
 }
 
 _DEMO: dict[str, dict[str, Any]] = {
-    "model": {"name": "smollm2-135m-instruct", "dtype": "bfloat16", "shared_layers": 22},
+    "model": {"name": "smollm2-135m-instruct", "dtype": "bfloat16", "trainable": "top:8"},
     "sample": {
         "source": "contrast",
         "pairs_per_prompt": 2,

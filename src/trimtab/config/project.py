@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
-from trimtab.config.fields import Count, Section, Whole
+from trimtab.config.fields import Count, Positive, Section, Whole
+from trimtab.config.layout import LAYOUTS, Layout, Lora
 
 __all__ = ["ConstitutionConfig", "ModelConfig", "ProjectConfig", "PromptsConfig"]
 
 
 _DEVICES: dict[str, JsonValue] = {"x-allowed": "auto, cpu, cuda, cuda:N or mps"}
+_TRAINABLE: dict[str, JsonValue] = {
+    "x-allowed": '"full", "lora", "top:<layers>" or "lora-top:<layers>", from 1 layer on'
+}
 
 
 class ProjectConfig(Section):
@@ -35,10 +39,36 @@ class ModelConfig(Section):
     """What the forward and backward passes compute in; trained weights and optimiser state stay float32."""
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$", json_schema_extra=_DEVICES)] = "auto"
     """Where models live; auto = cuda where there is one, else cpu."""
-    shared_layers: Whole = 0
-    """Layers at the bottom that are frozen and shared by all roles; 0 = four separate models."""
+    trainable: Annotated[str, Field(pattern=LAYOUTS, json_schema_extra=_TRAINABLE)] = "full"
+    """What is trained. full: all weights, a whole model a role; top:n: the n top layers; lora: adapters in all layers;
+    lora-top:n: adapters in the n top layers. What is not trained is frozen and in memory once for all roles."""
+    lora_rank: Count = 16
+    """Rank of the adapters."""
+    lora_alpha: Positive = 32.0
+    """What adapters add is multiplied by lora_alpha / lora_rank."""
+    lora_targets: list[Annotated[str, Field(min_length=1)]] = []
+    """Linear layers that get adapters, by name, as `q_proj`; empty = all of attention and MLP."""
     chat_template: Literal["auto", "off"] = "auto"
     """auto: prompts go through the tokenizer's chat template where it has one; off: prompts are plain text."""
+
+    @property
+    def layout(self) -> Layout:
+        """What `trainable` and the settings of the adapters say."""
+        return Layout.parse(self.trainable, Lora(self.lora_rank, self.lora_alpha, tuple(self.lora_targets)))
+
+    @model_validator(mode="after")
+    def _adapters(self) -> Self:
+        fields = type(self).model_fields
+        changed = [n for n in fields if n.startswith("lora_") and getattr(self, n) != fields[n].default]
+        if changed and self.layout.lora is None:
+            raise ValueError(
+                f"{changed[0]} = {getattr(self, changed[0])} speaks of adapters, "
+                f'and trainable = "{self.trainable}" has none: '
+                'set trainable = "lora" or "lora-top:<layers>", or leave it out'
+            )
+        if len(set(self.lora_targets)) < len(self.lora_targets):
+            raise ValueError(f"lora_targets = {self.lora_targets} names a layer twice")
+        return self
 
 
 class PromptsConfig(Section):

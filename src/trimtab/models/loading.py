@@ -17,8 +17,10 @@ from transformers import (
     PreTrainedModel,
 )
 
+from trimtab.config.layout import FULL, Layout
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models import embedded
+from trimtab.models.heads import names_of_heads
 from trimtab.models.narration import without_bars
 from trimtab.models.roles import CausalModel, Role, ScalarModel
 from trimtab.models.tokens import TextCodec
@@ -141,7 +143,7 @@ def load_causal_lm(
     dtype: str | torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
     *,
-    boundary: int = 0,
+    layout: Layout = FULL,
     codec: TextCodec | None = None,
 ) -> CausalModel:
     """A causal language model as a frozen role; `fork(trainable=True)` makes the policy.
@@ -150,11 +152,11 @@ def load_causal_lm(
         name: see `resolve`.
         dtype: what it computes in; the frozen weights are stored in it.
         device: where to, or "auto".
-        boundary: k, layers of the shared trunk.
+        layout: what forks train, and what roles share.
         codec: the tokenizer to check the vocabulary against.
 
     Raises:
-        TrimtabError: the model is missing, broken, an encoder, does not fit the tokenizer or cannot be split at k.
+        TrimtabError: the model is missing, broken, an encoder, does not fit the tokenizer or cannot be laid out so.
     """
     source = resolve(name)
     config = _config(source)
@@ -168,7 +170,8 @@ def load_causal_lm(
             "name a decoder-only model; encoders and encoder-decoders cannot be a policy",
         )
     hf = _from_pretrained(AutoModelForCausalLM, name, source, dtype, device)
-    model = CausalModel(hf, boundary, compute_dtype=_dtype(dtype))
+    layers = int(config.get_text_config().num_hidden_layers)
+    model = CausalModel(hf, layout.boundary(layers), lora=layout.lora, compute_dtype=_dtype(dtype))
     model.requires_grad_(False)
     if codec is not None:
         codec.check_model(model.vocabulary_size, name)
@@ -198,16 +201,12 @@ def load_scalar(
     """
     source = resolve(str(directory))
     config = _config(source)
-    if config.num_labels != 1:
-        raise TrimtabError(
-            ErrorKind.MODEL,
-            f"{source} has {config.num_labels} labels: a preference model has one",
-            "name a sequence classifier with num_labels = 1",
-        )
+    names_of_heads(config, source)
     hf = _from_pretrained(AutoModelForSequenceClassification, str(directory), source, dtype, device)
     # A head of 1 x D numbers is kept in float32 whatever the body computes in.
     hf.score.float()
-    model = ScalarModel(hf, trunk_from.boundary if trunk_from is not None else 0, compute_dtype=_dtype(dtype))
+    boundary, lora = (0, None) if trunk_from is None else (trunk_from.boundary, trunk_from.lora)
+    model = ScalarModel(hf, boundary, lora=lora, compute_dtype=_dtype(dtype))
     if trunk_from is not None and trunk_from.boundary:
         trained_on = getattr(config, "trimtab", None) or {}
         model.adopt_trunk(trunk_from, recorded=trained_on.get("trunk_sha256", ""))

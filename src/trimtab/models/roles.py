@@ -20,11 +20,12 @@ from typing import Any, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
+from trimtab.config.layout import Layout, Lora
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.backbone import Backbone, positions_of, shared_parameters
+from trimtab.models.heads import first_head
 from trimtab.models.narration import without_bars
 from trimtab.models.writing import writing_weights
 
@@ -40,6 +41,7 @@ class Role(nn.Module):
     Args:
         hf: a transformers model with a decoder body.
         boundary: k, the number of layers in the shared, frozen trunk.
+        lora: the adapters that trainable forks get; None: they get whole weights above the boundary.
         compute_dtype: what forward and backward passes compute in; default: the dtype of the weights.
 
     Raises:
@@ -49,11 +51,18 @@ class Role(nn.Module):
     hf: PreTrainedModel
 
     def __init__(
-        self, hf: PreTrainedModel, boundary: int = 0, *, compute_dtype: torch.dtype | None = None, probe: bool = True
+        self,
+        hf: PreTrainedModel,
+        boundary: int = 0,
+        *,
+        lora: Lora | None = None,
+        compute_dtype: torch.dtype | None = None,
+        probe: bool = True,
     ) -> None:
         super().__init__()
         self.hf = hf
         self.boundary = boundary
+        self.lora = lora
         self.compute_dtype = compute_dtype or hf.dtype
         _disable_dropout(hf)
         self.backbone = Backbone(hf)
@@ -67,14 +76,20 @@ class Role(nn.Module):
         k, count = self.boundary, self.backbone.layer_count
         if not 0 <= k <= count:
             raise TrimtabError(
-                ErrorKind.CONFIG, f"model.shared_layers = {k}: the model has {count} layers", f"choose 0 to {count}"
+                ErrorKind.CONFIG, f"a trunk of {k} layers: the model has {count} layers", f"choose 0 to {count}"
             )
         if k and self.backbone.splittable is not None:
             raise TrimtabError(
                 ErrorKind.MODEL,
-                f"model.shared_layers = {k}: {type(self.hf).__name__} cannot be split, {self.backbone.splittable}",
-                "set model.shared_layers = 0 (four separate models), or name a Llama-like model",
+                f'model.trainable = "{self.layout}": {type(self.hf).__name__} cannot be split, '
+                f"{self.backbone.splittable}",
+                'set model.trainable = "full" or "lora", or name a Llama-like model',
             )
+
+    @property
+    def layout(self) -> Layout:
+        """What of this model's forks is trained."""
+        return Layout(self.backbone.layer_count - self.boundary if self.boundary else None, self.lora)
 
     def train(self, mode: bool = True) -> Self:
         """Does nothing but keep the evaluation mode; see the class."""
@@ -155,7 +170,7 @@ class Role(nn.Module):
             raise TrimtabError(
                 ErrorKind.MODEL,
                 f"saved weights do not fit the model: {len(wrong)} names or shapes differ, first {wrong[0]}",
-                "load them into the model and model.shared_layers that they were saved from",
+                "load them into the model and model.trainable that they were saved from",
             )
         with torch.no_grad():
             for name, parameter in own.items():
@@ -168,7 +183,7 @@ class Role(nn.Module):
             trainable: the copy's own weights are float32 and take gradients; else they are frozen, in `compute_dtype`.
         """
         hf = self._copy()
-        role = type(self)(hf, self.boundary, compute_dtype=self.compute_dtype, probe=False)
+        role = type(self)(hf, self.boundary, lora=self.lora, compute_dtype=self.compute_dtype, probe=False)
         role.backbone.splittable = self.backbone.splittable
         role._set_own(trainable)
         return role
@@ -205,7 +220,7 @@ class Role(nn.Module):
                 f"{self.hf.config.name_or_path or type(self.hf).__name__} stands on another trunk than "
                 f"the model at hand (shared layers {self.boundary} and {other.boundary}, "
                 f"hashes {mine_hash[:12] or 'none'} and {other_hash[:12] or 'none'})",
-                "train both from the same base model with the same model.shared_layers and model.dtype",
+                "train both from the same base model with the same model.trainable and model.dtype",
             )
         if self.boundary == 0:
             return
@@ -232,7 +247,7 @@ class Role(nn.Module):
         dtype = dtype or (torch.float32 if any(p.dtype == torch.float32 for p in parameters) else parameters[0].dtype)
         config = self.hf.config
         config.pad_token_id = pad_id
-        config.trimtab = {"shared_layers": self.boundary, "trunk_sha256": trunk_hash(self)}
+        config.trimtab = {"trainable": str(self.layout), "trunk_sha256": trunk_hash(self)}
         # One converted tensor for each storage, so that tied weights stay tied in the file.
         converted: dict[int, Tensor] = {}
         state = {}
@@ -268,8 +283,8 @@ class CausalModel(Role):
 class ScalarModel(Role):
     """A preference model or a value model: one number for every position, and the last one is the score.
 
-    `hf` is a transformers sequence classifier with `num_labels = 1` and a bias-free linear `score` head, so that what
-    is saved gives the same scores in plain transformers.
+    `hf` is a transformers sequence classifier with a bias-free linear `score` head, so that what is saved gives the same
+    scores in plain transformers; `num_labels` is 1, or with heads beside the first their number.
     """
 
     @classmethod
@@ -302,16 +317,19 @@ class ScalarModel(Role):
             else:
                 # Drawn on the CPU: the same seed gives the same head on every device.
                 head.weight.copy_(torch.randn(head.weight.shape, generator=generator) * std)
-        role = cls(hf, causal.boundary, compute_dtype=causal.compute_dtype, probe=False)
+        role = cls(hf, causal.boundary, lora=causal.lora, compute_dtype=causal.compute_dtype, probe=False)
         role.backbone.splittable = causal.backbone.splittable
         role._set_own(trainable)
         return role
 
+    @property
+    def linear(self) -> nn.Linear:
+        """The layer whose rows are the heads; see `trimtab.models.heads`."""
+        return cast(nn.Linear, self.hf.score)
+
     def scalars(self, hidden: Tensor) -> Tensor:
-        """The head alone, in float32: [..., D] -> [...]."""
-        head = cast(nn.Linear, self.hf.score)
-        with torch.autocast(hidden.device.type, enabled=False):
-            return F.linear(hidden.float(), head.weight.float()).squeeze(-1)
+        """The (first) head alone, in float32: [..., D] -> [...]."""
+        return first_head(self.linear, hidden)
 
     def values(self, ids: Tensor, mask: Tensor, *, trunk: Tensor | None = None) -> Tensor:
         """A scalar at every position: ids int64 [B, L], mask bool [B, L] -> float32 [B, L] (padding: arbitrary)."""

@@ -47,7 +47,7 @@ class Workshop:
             return self._tiny_world()
         name = model_name(self.project, config.name)
         codec = load_codec(name, config.chat_template)
-        model = load_causal_lm(name, config.dtype, config.device, boundary=config.shared_layers, codec=codec)
+        model = load_causal_lm(name, config.dtype, config.device, layout=config.layout, codec=codec)
         return model, codec
 
     def _tiny_world(self) -> tuple[CausalModel, TextCodec]:
@@ -55,7 +55,8 @@ class Workshop:
 
         config = self.project.config
         hf = build_model(config.project.seed).to(self.precision.device, self.precision.torch_dtype)
-        model = CausalModel(hf, config.model.shared_layers)
+        layout = config.model.layout
+        model = CausalModel(hf, layout.boundary(int(hf.config.num_hidden_layers)), lora=layout.lora)
         model.requires_grad_(False)
         return model, TextCodec(build_tokenizer(), config.model.chat_template)
 
@@ -71,7 +72,7 @@ class Workshop:
         config = self.project.config.model
         directory = str(self.run.artifact(stage) / "model")
         codec = load_codec(directory, config.chat_template)
-        model = load_causal_lm(directory, config.dtype, config.device, boundary=config.shared_layers, codec=codec)
+        model = load_causal_lm(directory, config.dtype, config.device, layout=config.layout, codec=codec)
         return model, codec
 
     def preference_model(self, base: CausalModel | None = None) -> PreferenceModel:

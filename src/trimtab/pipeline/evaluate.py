@@ -78,7 +78,7 @@ def preference_model_and_pairs(
     pairs = read_pairs(path)
     shop = Workshop(project, run)
     shop.use_threads()
-    base = shop.reference()[0] if project.config.model.shared_layers else None
+    base = shop.reference()[0] if project.config.model.layout.shares else None
     config = project.config.preference
     model = preference.load_preference(
         directory / "model", shop.precision, base, combine=config.combine, pessimism=config.pessimism

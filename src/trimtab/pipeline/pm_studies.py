@@ -31,7 +31,7 @@ from trimtab.stats.intervals import Interval, paired_bootstrap
 __all__ = ["Comparison", "Curve", "Row", "compare_settings", "grid", "learning_curve"]
 
 Say = Callable[[str], None]
-_STUDIED = ("preference.", "model.shared_layers")
+_STUDIED = ("preference.", "model.trainable", "model.lora_rank", "model.lora_alpha")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Curve:
 def grid(settings: Sequence[str]) -> tuple[list[str], list[dict[str, Any]]]:
     """(settings that are the same for all, combinations of those that are given as lists of values).
 
-    A list of values for a setting of the preference section, or for `model.shared_layers`, is an axis of the grid.
+    A list of values for a setting of the preference section, or for `model.trainable`, is an axis of the grid.
 
     Raises:
         TrimtabError: an empty list.
@@ -210,7 +210,7 @@ class _Study:
         ]  # fmt: skip
         recipe = self.config.model_dump(exclude={"human", "human_weight", "calibrated_score"})
         start = self.run.stage("sft").fingerprint
-        model = [config.model.name, config.model.dtype, config.model.shared_layers]
+        model = [config.model.name, config.model.dtype, str(config.model.layout), config.model.layout.lora]
         return stable_hash([recipe, model, start, self.seed, self.folds, fold, share, stable_hash(texts)])
 
 

@@ -51,11 +51,7 @@ def check(project: Project, stages: Collection[StageName], say: Callable[[str], 
     if "label" in stages:
         check_panel(config.label, project.directory)
     codec, settings = _codec_and_settings(project)
-    layers = int(settings.num_hidden_layers)
-    if config.model.shared_layers > layers:
-        raise TrimtabError(
-            ErrorKind.CONFIG, f"model.shared_layers = {config.model.shared_layers}: the model has {layers} layers"
-        )
+    config.model.layout.boundary(int(settings.num_hidden_layers))
     if "sample" in stages and config.sample.source == "contrast" and not codec.chat:
         raise TrimtabError(
             ErrorKind.CONFIG,
@@ -117,6 +113,8 @@ def _check_files(
         _ = project.constitution
     if "pm" in stages:
         _ = project.human_pairs
+    if "ppo" in stages:
+        _ = project.language_demonstrations
     drafts = config.sft.max_new_tokens if "sft" in stages and config.sft.source == "constitution" else 0
     longest = {
         config.prompts.train: max(config.sample.max_new_tokens, config.ppo.max_new_tokens, drafts),
