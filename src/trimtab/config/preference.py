@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trimtab.config.fields import Count, Fraction, NonNegative, Positive, Section
+from trimtab.config.fields import Count, Finite, Fraction, NonNegative, Positive, Section
 
 __all__ = ["PreferenceConfig"]
 
@@ -59,6 +59,21 @@ class PreferenceConfig(Section):
     """Score of several members: their mean, the lowest, or the mean minus pessimism times their standard deviation."""
     pessimism: NonNegative = 1.0
     """lower_bound: how many standard deviations are subtracted."""
+    principle_heads: bool = False
+    """Train a head for each principle that pairs have labels by (label.principles = "each"), beside the overall one."""
+    principle_coef: NonNegative = 1.0
+    """Weight of the sum of the principles' losses, each the mean over the pairs labeled by it, against the overall
+    loss."""
+    head_weights: Literal["overall", "constitution"] | dict[str, Finite] = "overall"
+    """What the score is: the overall head; constitution: the principles' heads by the constitution's weights; or a
+    table of heads with weights. Weights are divided by the sum of their sizes; changing them trains no head again."""
+    length_debias: Literal["none", "regress", "two-head"] = "none"
+    """regress: the score's dependence on the log of the length, fitted within pairs, is taken out of every score;
+    two-head: a second head learns what length explains of the labels and is thrown away (ODIN)."""
+    length_coef: NonNegative = 1.0
+    """two-head: weight of |correlation of the score with length| - correlation of the length head with it."""
+    orthogonal_coef: NonNegative = 1.0
+    """two-head: weight of |cosine| of the two heads' weights."""
     human: str | None = None
     """Pairs labeled by people, in any form that `trimtab data convert` reads, trained on beside the judge's; those of
     them that are held out are measured by themselves, too."""
@@ -79,4 +94,23 @@ class PreferenceConfig(Section):
         if self.members == 1 and (self.bootstrap or self.combine != "mean"):
             what = "bootstrap" if self.bootstrap else f'combine = "{self.combine}"'
             raise ValueError(f"{what} is about several members: set members to 2 or more")
+        if messages := [message for broken, message in self._broken_rules() if broken]:
+            raise ValueError("\n".join(messages))
         return self
+
+    def _broken_rules(self) -> list[tuple[bool, str]]:
+        two_head = self.length_debias == "two-head"
+        return [
+            (self.head_weights != "overall" and not self.principle_heads,
+             "head_weights weighs heads by principle: set principle_heads = true, or leave it at overall"),
+            (isinstance(self.head_weights, dict) and not any(self.head_weights.values()),
+             "head_weights gives no head a weight: give one, such as overall = 1"),
+            (self.principle_heads and self.members > 1,
+             "principle_heads and members > 1 do not go together: set members to 1"),
+            (self.principle_heads and two_head,
+             'length_debias = "two-head" takes length out of the overall score alone: with principle_heads set '
+             'length_debias = "regress", which takes it out of every head'),
+            (two_head and self.batch_size < 8,
+             f'length_debias = "two-head" measures correlations within an update: batch_size = {self.batch_size} pairs '
+             "are too few, set at least 8"),
+        ]  # fmt: skip

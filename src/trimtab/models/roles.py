@@ -283,8 +283,8 @@ class CausalModel(Role):
 class ScalarModel(Role):
     """A preference model or a value model: one number for every position, and the last one is the score.
 
-    `hf` is a transformers sequence classifier with a bias-free linear `score` head, so that what is saved gives the same
-    scores in plain transformers; `num_labels` is 1, or with heads beside the first their number.
+    `hf` is a transformers sequence classifier with a bias-free linear `score` head, so that what is saved gives the
+    same scores in plain transformers; `num_labels` is 1, or with heads beside the first their number.
     """
 
     @classmethod

@@ -1,0 +1,116 @@
+"""The rows of a classifier's last linear layer as heads: the first is the score, the others stand beside it.
+
+What is saved is a transformers classifier with one label a head. Of several, `id2label` names them, the first being
+`overall`; plain transformers gives all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from trimtab.errors import ErrorKind, TrimtabError
+
+__all__ = ["OVERALL", "Headed", "first_head", "head_scores", "names_of_heads", "narrow", "widen"]
+
+OVERALL = "overall"
+"""Name of the first of several heads."""
+
+
+class Headed(Protocol):
+    """A model with a linear head."""
+
+    hf: PreTrainedModel
+
+    @property
+    def linear(self) -> nn.Linear:
+        """The layer whose rows are the heads."""
+        ...
+
+
+def head_scores(linear: nn.Linear, features: Tensor) -> Tensor:
+    """Scores of every head, in float32: what the heads read [..., D] -> [..., H]."""
+    bias = None if linear.bias is None else linear.bias.float()
+    with torch.autocast(features.device.type, enabled=False):
+        return F.linear(features.float(), linear.weight.float(), bias)
+
+
+def first_head(linear: nn.Linear, features: Tensor) -> Tensor:
+    """Scores of the first head alone: [..., D] -> [...]."""
+    bias = None if linear.bias is None else linear.bias[:1].float()
+    with torch.autocast(features.device.type, enabled=False):
+        return F.linear(features.float(), linear.weight[:1].float(), bias).squeeze(-1)
+
+
+def widen(model: Headed, rows: Sequence[float], generator: torch.Generator | None = None) -> None:
+    """Add heads to a model in place, below those that it has.
+
+    Args:
+        model: what gets them; its weights decide whether the new ones take gradients.
+        rows: for each new head the standard deviation of its weights; 0: it scores 0.
+        generator: draws them, on the CPU, so that a seed gives the same heads on every device.
+    """
+    old = model.linear
+    drawn = [
+        torch.randn(old.in_features, generator=generator) * std if std else torch.zeros(old.in_features) for std in rows
+    ]
+    new = torch.stack(drawn).to(old.weight) if drawn else old.weight.new_zeros(0, old.in_features)
+    bias = None if old.bias is None else torch.cat([old.bias.detach(), old.bias.new_zeros(len(rows))])
+    _replace(model, torch.cat([old.weight.detach(), new]), bias)
+
+
+def narrow(model: Headed, names: Sequence[str]) -> Tensor:
+    """Keep the first heads in place, as many as there are names, and write the names to the configuration.
+
+    Returns:
+        The weights [R, D] of those that were dropped, detached.
+    """
+    old, count = model.linear, len(names)
+    dropped = old.weight.detach()[count:].clone()
+    bias = None if old.bias is None else old.bias.detach()[:count].clone()
+    if len(dropped):
+        _replace(model, old.weight.detach()[:count].clone(), bias)
+    config = model.hf.config
+    if count > 1:
+        config.num_labels = count
+        config.id2label = dict(enumerate(names))
+        config.label2id = {name: i for i, name in enumerate(names)}
+        # else a pipeline would put a softmax over the heads
+        config.problem_type = "regression"
+        cast(Any, model.hf).num_labels = count
+    return dropped
+
+
+def names_of_heads(config: PreTrainedConfig, name: str) -> tuple[str, ...]:
+    """Names of a classifier's heads, the overall one first.
+
+    Raises:
+        TrimtabError: it has several labels which are no heads.
+    """
+    if config.num_labels == 1:
+        return (OVERALL,)
+    labels = config.id2label if isinstance(config.id2label, Mapping) else {}
+    names = tuple(str(labels.get(i)) for i in range(config.num_labels))
+    if not names or names[0] != OVERALL or len({*names}) < len(names):
+        raise TrimtabError(
+            ErrorKind.MODEL,
+            f"{name} has {config.num_labels} labels: a preference model has one, or one a head, the first of them "
+            f'"{OVERALL}"',
+            "name a sequence classifier with num_labels = 1",
+        )
+    return names
+
+
+def _replace(model: Headed, weight: Tensor, bias: Tensor | None) -> None:
+    """New rows in the same layer, so that whoever holds it goes on holding it."""
+    linear = model.linear
+    trained = linear.weight.requires_grad
+    linear.weight = nn.Parameter(weight, requires_grad=trained)
+    if bias is not None:
+        linear.bias = nn.Parameter(bias, requires_grad=trained)
+    linear.out_features = len(weight)
