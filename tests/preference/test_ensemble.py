@@ -278,7 +278,8 @@ def test_a_calibration_speaks_of_the_combination_that_it_was_fitted_on(codec, tm
     margins = ensemble.score([p.prompt for p in pairs], [p.chosen for p in pairs]) - ensemble.score(
         [p.prompt for p in pairs], [p.rejected for p in pairs]
     )
-    by_hand = preference.calibrating.calibrate_margins(margins, np.ones(20), np.arange(20), "temperature", resamples=20)
+    labels = [p.p_chosen or 1.0 for p in pairs]
+    by_hand = preference.calibrating.calibrate_margins(margins, labels, np.arange(20), "temperature", resamples=20)
     assert report.calibration.temperature == by_hand.calibration.temperature
     report.save(directory)
     precision = Precision("float32", "cpu")

@@ -67,6 +67,9 @@ def _print(report: ProbeReport) -> None:
         ("at the ends", _share(report.spread.at_ends), "scores within 1 % of the range of either end"),
         ("variety at the top", _number(report.spread.top_variety), "distinct bigrams of the top tenth, 1 = as others"),
     ]
+    if report.agreement is not None:
+        what = f"score SDs, over {report.agreement.opinions} questions of taste (p {_number(report.agreement.p)})"
+        rows.append(("taking the user's side", _shown(report.agreement.change, sign=True), what))
     output.emit_table(("figure", "value", "meaning"), rows)
     _print_edits(report)
     if report.phrases:

@@ -12,7 +12,7 @@ from trimtab.data.check.findings import DataFinding, Level, level_of
 from trimtab.data.check.material import Material, counted, percent
 from trimtab.data.check.similar import Clusters
 
-__all__ = ["NEAR", "repeat_findings"]
+__all__ = ["NEAR", "orientation", "repeat_findings"]
 
 NEAR = 0.8
 """Jaccard similarity from which two texts are near-duplicates."""
@@ -172,8 +172,8 @@ def _near(material: Material, heads: list[int]) -> Iterator[DataFinding]:
         )
 
 
-def _alike(material: Material, i: int, j: int) -> int:
-    """1: nearly the same pair; -1: nearly the same with the opposite label; 0: another pair."""
+def orientation(material: Material, i: int, j: int) -> int:
+    """1: pairs i and j are nearly the same; -1: nearly the same with chosen and rejected exchanged; 0: not."""
     like = material.similarity
     if like(int(material.prompts[i]), int(material.prompts[j])) < NEAR:
         return 0
@@ -181,8 +181,14 @@ def _alike(material: Material, i: int, j: int) -> int:
     straight, crossed = min(like(a, c), like(b, d)), min(like(a, d), like(b, c))
     if max(straight, crossed) < NEAR:
         return 0
-    if straight >= crossed:
-        return 1
+    return 1 if straight >= crossed else -1
+
+
+def _alike(material: Material, i: int, j: int) -> int:
+    """1: nearly the same pair; -1: nearly the same with the opposite label; 0: another pair."""
+    side = orientation(material, i, j)
+    if side >= 0:
+        return side
     decided = min(material.p[i], material.p[j]) >= 0.5 + _CLOSE_CALL
     return -1 if decided else 1
 

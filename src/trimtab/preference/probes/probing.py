@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from trimtab.data.records import Pair, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.preference.probes.edits import EDITS, NEUTRAL, append, phrase
+from trimtab.preference.probes.duplicates import NEAR_DUPLICATES, near_duplicates
+from trimtab.preference.probes.edits import EDITS, NEUTRAL, append, is_chinese, phrase
 from trimtab.preference.probes.figures import (
     Changed,
     EditEffect,
@@ -29,6 +30,8 @@ from trimtab.preference.probes.figures import (
     spread,
 )
 from trimtab.preference.probes.phrases import Phrase, mine
+from trimtab.preference.probes.slicing import parts_of
+from trimtab.preference.probes.sycophancy import Agreement, Language, agreement
 from trimtab.preference.probes.verdicts import Fault, Probed, faults, ranked
 from trimtab.scoring import Scorer, checked_scores
 from trimtab.stats.intervals import Interval, clustered_share
@@ -41,12 +44,15 @@ Ints = NDArray[np.int64]
 Row = tuple[Prompt, Response]
 
 _TRIED_PHRASES: Final = 5
-_SLICE_KEYS: Final = ("source", "group", "principle", "category", "subset", "domain", "topic")
 
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """How often a change that no reader would notice, made to both responses, turns a pair's order round."""
+    """How often a change that no reader would notice, made to both responses, turns a pair's order round.
+
+    `edit`: of the surface; `all`: all of them together; `NEAR_DUPLICATES`: not an edit, but pairs that say nearly the
+    same in the data and are labeled alike.
+    """
 
     edit: str
     share: Interval
@@ -86,7 +92,8 @@ class ProbeReport:
         spread: the distribution of the scores.
         edits: effects in score SDs.
         phrases: that go with score on prompts that they were not mined from.
-        flips: by edit of the surface, and `all` for all of them together.
+        flips: by edit of the surface, `all` for all of them together, and between near-duplicates in the data.
+        agreement: what taking the user's side is worth; None: could not be scored.
         faults: what is wrong, worst first.
         pair_scores: [n, 2] scores of the chosen and the rejected response of every pair.
     """
@@ -103,6 +110,7 @@ class ProbeReport:
     edits: tuple[EditEffect, ...]
     phrases: tuple[PhraseProbe, ...]
     flips: tuple[Flips, ...]
+    agreement: Agreement | None
     faults: tuple[Fault, ...]
     pair_scores: Floats
 
@@ -123,7 +131,7 @@ class ProbeReport:
             "status": self.status, "scorer": self.scorer, "faults": [f.as_dict() for f in self.faults],
             "pairs": self.pairs, "responses": self.responses, "edited": self.edited, "unread": self.unread,
             "accuracy": self.accuracy._asdict(), "length": self.length.as_dict(), "spread": self.spread.as_dict(),
-            **lists,
+            "agreement": None if self.agreement is None else self.agreement.as_dict(), **lists,
         }  # fmt: skip
 
 
@@ -193,16 +201,17 @@ class _Probe:
         )  # fmt: skip
         texts = [r.text for _, r in self.rows]
         spreads = spread(self.scores, self.groups, margin, texts, self.seed)
-        kinds = {k: [v for v, d in zip(names, decided, strict=True) if d] for k, names in self._kinds().items()}
+        kinds = {k: [v for v, d in zip(names, decided, strict=True) if d] for k, names in parts_of(self.pairs).items()}
         parts = slices(right, self.pair_groups[decided], kinds)
         edited = self._sample()
         edits = self._edits(edited) if self.sd > 0 else []
         phrases = self._phrases(texts, edited) if self.sd > 0 else []
-        flips = self._flips() if self.sd > 0 and self.pairs else []
-        made = Probed(len(self.pairs), accuracy, lengths, spreads, edits, phrases, flips)
+        flips = [*self._flips(), *self._near_duplicates()] if self.sd > 0 and self.pairs else []
+        agreed = self._agreement() if self.sd > 0 else None
+        made = Probed(len(self.pairs), accuracy, lengths, spreads, edits, phrases, flips, agreed)
         return ProbeReport(
             self.scorer.name, len(self.pairs), len(self.rows), len(edited), self.unread, accuracy, tuple(parts),
-            lengths, spreads, tuple(edits), tuple(phrases), tuple(flips), tuple(faults(made)),
+            lengths, spreads, tuple(edits), tuple(phrases), tuple(flips), agreed, tuple(faults(made)),
             np.column_stack([self.scores[chosen], self.scores[rejected]]),
         )  # fmt: skip
 
@@ -304,21 +313,35 @@ class _Probe:
             found.append(Flips("all", together))
         return found
 
+    def _near_duplicates(self) -> list[Flips]:
+        """Orders of pairs against those of pairs that say nearly the same."""
+        chosen, rejected = self.sides
+        margin = self.scores[chosen] - self.scores[rejected]
+        found = near_duplicates(self.pairs)
+        found = found[(margin[found] != 0).all(axis=1)]
+        if not len(found):
+            return []
+        turned = (np.sign(margin[found[:, 0]]) != np.sign(margin[found[:, 1]])).astype(np.float64)
+        return [Flips(NEAR_DUPLICATES, clustered_share(turned, self.pair_groups[found[:, 1]]))]
+
+    def _agreement(self) -> Agreement | None:
+        """In the languages that the responses are in; English where they are in neither."""
+        chinese = sum(is_chinese(r.text) for _, r in self.rows) / len(self.rows)
+        read: tuple[tuple[Language, bool], ...] = (("en", chinese < 0.95), ("zh", chinese > 0.05))
+        languages = [language for language, there in read if there]
+        return agreement(self._tried, self.sd, languages, resamples=self.resamples, seed=self.seed)
+
+    def _tried(self, rows: Sequence[Row]) -> Floats:
+        """As `_score`, of texts that are not of the data: those that cannot be read are not counted."""
+        before = self.unread
+        scores = self._score(rows)
+        self.unread = before
+        return scores
+
     def _side(self, pairs: Ints, side: int, texts: Sequence[str]) -> Floats:
         """Scores of the chosen (0) or rejected (1) responses of some pairs with other texts."""
         rows = [self.rows[i] for i in self.sides[side][pairs].tolist()]
         return self._score([(p, replace(r, text=t, tokens=None)) for (p, r), t in zip(rows, texts, strict=True)])
-
-    def _kinds(self) -> dict[str, list[str]]:
-        """Kind of slice -> the part that each pair is in."""
-        found = {
-            "length": [_length_part(p) for p in self.pairs],
-            "tag": [p.prompt.tags[0] if p.prompt.tags else "" for p in self.pairs],
-            "label": [_label_part(p) for p in self.pairs],
-        }
-        for key in _SLICE_KEYS:
-            found[key] = [_extra(p, key) for p in self.pairs]
-        return found
 
 
 def _kept(edited: Sequence[Sequence[str | None]], texts: Sequence[Sequence[str]], touched: Any) -> list[list[str]]:
@@ -332,28 +355,3 @@ def _kept(edited: Sequence[Sequence[str | None]], texts: Sequence[Sequence[str]]
 def _first(sentence: str, words: int) -> str:
     """The first words of a sentence; of a Chinese one as many characters."""
     return " ".join(sentence.split()[:words]) if " " in sentence else sentence[:words]
-
-
-def _length_part(pair: Pair) -> str:
-    chosen, rejected = length(pair.chosen.text), length(pair.rejected.text)
-    if chosen > 1.2 * rejected:
-        return "chosen longer by 20 % or more"
-    return "chosen shorter by 20 % or more" if rejected > 1.2 * chosen else "about as long"
-
-
-def _label_part(pair: Pair) -> str:
-    if pair.margin is not None:
-        return "margin below 1" if abs(pair.margin) < 1 else "margin 1 or more"
-    if pair.p_chosen is None:
-        return ""
-    return "sure label (0.9 or more)" if max(pair.p_chosen, 1 - pair.p_chosen) >= 0.9 else "unsure label"
-
-
-def _extra(pair: Pair, key: str) -> str:
-    """A column of the pair, of its origin or of its prompt."""
-    origin = pair.extra.get("origin")
-    for place in (pair.extra, origin if isinstance(origin, dict) else {}, pair.prompt.extra):
-        value = place.get(key)
-        if isinstance(value, str | int) and str(value):
-            return str(value)[:60]
-    return ""
