@@ -6,17 +6,18 @@ What is saved is a transformers classifier with one label a head. Of several, `i
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
 from trimtab.errors import ErrorKind, TrimtabError
 
-__all__ = ["OVERALL", "Headed", "first_head", "head_scores", "names_of_heads", "narrow", "widen"]
+__all__ = ["OVERALL", "Headed", "classifier", "first_head", "head_scores", "names_of_heads", "narrow", "widen"]
 
 OVERALL = "overall"
 """Name of the first of several heads."""
@@ -45,6 +46,36 @@ def first_head(linear: nn.Linear, features: Tensor) -> Tensor:
     bias = None if linear.bias is None else linear.bias[:1].float()
     with torch.autocast(features.device.type, enabled=False):
         return F.linear(features.float(), linear.weight[:1].float(), bias).squeeze(-1)
+
+
+def classifier(source: PreTrainedModel, body: nn.Module) -> PreTrainedModel:
+    """transformers' sequence classifier for `source`'s configuration around an existing body.
+
+    Its one head, `score`, is float32.
+
+    Raises:
+        TrimtabError: there is none with a linear `score` head for this architecture.
+    """
+    config = copy.deepcopy(source.config)
+    config.num_labels = 1
+    config.architectures = None
+    refusal = TrimtabError(
+        ErrorKind.MODEL,
+        f"{type(source).__name__} cannot carry a scalar head: transformers has no sequence classifier with a linear "
+        f'`score` head for model type "{config.model_type}"',
+        "name a decoder-only model such as Llama, Qwen, Mistral or GPT-2",
+    )
+    if type(config) not in AutoModelForSequenceClassification._model_mapping:
+        raise refusal
+    # On the meta device the classifier's own body costs nothing before it is replaced.
+    with torch.device("meta"):
+        hf = AutoModelForSequenceClassification.from_config(config)
+    if not isinstance(getattr(hf, "score", None), nn.Linear) or hf.score.bias is not None:
+        raise refusal
+    setattr(hf, hf.base_model_prefix, body)
+    weights = next(body.parameters())
+    hf.score = nn.Linear(hf.score.in_features, 1, bias=False, device=weights.device, dtype=torch.float32)
+    return cast(PreTrainedModel, hf)
 
 
 def widen(model: Headed, rows: Sequence[float], generator: torch.Generator | None = None) -> None:

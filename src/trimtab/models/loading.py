@@ -20,13 +20,16 @@ from transformers import (
 from trimtab.config.layout import FULL, Layout
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models import embedded
-from trimtab.models.heads import names_of_heads
+from trimtab.models.adapters import ADAPTER, SavedAdapters, adapted, read_adapters
+from trimtab.models.heads import names_of_heads, narrow, widen
 from trimtab.models.narration import without_bars
 from trimtab.models.roles import CausalModel, Role, ScalarModel
+from trimtab.models.saving import base_hash, give_adapters, trunk_hash
 from trimtab.models.tokens import TextCodec
 
 __all__ = [
     "DTYPES",
+    "from_pretrained",
     "load_causal_lm",
     "load_codec",
     "load_config",
@@ -144,6 +147,7 @@ def load_causal_lm(
     device: str | torch.device = "cpu",
     *,
     layout: Layout = FULL,
+    onto: CausalModel | None = None,
     codec: TextCodec | None = None,
 ) -> CausalModel:
     """A causal language model as a frozen role; `fork(trainable=True)` makes the policy.
@@ -153,6 +157,8 @@ def load_causal_lm(
         dtype: what it computes in; the frozen weights are stored in it.
         device: where to, or "auto".
         layout: what forks train, and what roles share.
+        onto: a frozen model in the same layout and dtype. What the saved model has in common with it, by the hashes
+            that it was saved with, is then not in memory again: with adapters all but those, else the trunk.
         codec: the tokenizer to check the vocabulary against.
 
     Raises:
@@ -169,9 +175,16 @@ def load_causal_lm(
             f"{name} ({', '.join(architectures) or config.model_type}) is no causal language model",
             "name a decoder-only model; encoders and encoder-decoders cannot be a policy",
         )
-    hf = _from_pretrained(AutoModelForCausalLM, name, source, dtype, device)
-    layers = int(config.get_text_config().num_hidden_layers)
-    model = CausalModel(hf, layout.boundary(layers), lora=layout.lora, compute_dtype=_dtype(dtype))
+    boundary = layout.boundary(int(config.get_text_config().num_hidden_layers))
+    saved = None if onto is None else _adapters_on(onto, config, source, head=True)
+    if onto is not None and saved is not None:
+        model = onto.fork(trainable=False)
+        give_adapters(model, saved)
+    else:
+        hf = from_pretrained(AutoModelForCausalLM, name, source, dtype, device)
+        model = CausalModel(hf, boundary, lora=layout.lora, compute_dtype=_dtype(dtype))
+        if onto is not None and boundary and _recorded(config, "trunk_sha256") == trunk_hash(onto):
+            model.adopt_trunk(onto, recorded=_recorded(config, "trunk_sha256"))
     model.requires_grad_(False)
     if codec is not None:
         codec.check_model(model.vocabulary_size, name)
@@ -193,7 +206,8 @@ def load_scalar(
         dtype: what it computes in.
         device: where to, or "auto".
         trunk_from: the role whose trunk it is to share; the boundary and the trunk's hash must be those that it was
-            trained with. None, or a role that shares nothing: it stays a whole model of its own.
+            trained with. Where it was trained as adapters on the very weights of this role, all but those is shared.
+            None, or a role that shares nothing: it stays a whole model of its own.
         codec: the tokenizer to check the vocabulary against.
 
     Raises:
@@ -201,26 +215,49 @@ def load_scalar(
     """
     source = resolve(str(directory))
     config = _config(source)
-    names_of_heads(config, source)
-    hf = _from_pretrained(AutoModelForSequenceClassification, str(directory), source, dtype, device)
-    # A head of 1 x D numbers is kept in float32 whatever the body computes in.
-    hf.score.float()
-    boundary, lora = (0, None) if trunk_from is None else (trunk_from.boundary, trunk_from.lora)
-    model = ScalarModel(hf, boundary, lora=lora, compute_dtype=_dtype(dtype))
-    if trunk_from is not None and trunk_from.boundary:
-        trained_on = getattr(config, "trimtab", None) or {}
-        model.adopt_trunk(trunk_from, recorded=trained_on.get("trunk_sha256", ""))
+    names = names_of_heads(config, source)
+    saved = None if trunk_from is None else _adapters_on(trunk_from, config, source, head=False)
+    if isinstance(trunk_from, CausalModel) and saved is not None:
+        model = ScalarModel.from_causal(trunk_from, "zero", trainable=False)
+        widen(model, [0.0] * (len(names) - 1))
+        narrow(model, names)
+        give_adapters(model, saved)
+    else:
+        hf = from_pretrained(AutoModelForSequenceClassification, str(directory), source, dtype, device)
+        boundary, lora = (0, None) if trunk_from is None else (trunk_from.boundary, trunk_from.lora)
+        model = ScalarModel(hf, boundary, lora=lora, compute_dtype=_dtype(dtype))
+        # A head of 1 x D numbers is kept in float32 whatever the body computes in.
+        model.linear.float()
+        if trunk_from is not None and trunk_from.boundary:
+            model.adopt_trunk(trunk_from, recorded=_recorded(config, "trunk_sha256"))
     model.requires_grad_(False)
     if codec is not None:
         codec.check_model(model.vocabulary_size, str(directory))
     return model
 
 
+def _recorded(config: PreTrainedConfig, fact: str) -> str:
+    """A hash that a model was saved with; "" where there is none."""
+    facts = getattr(config, "trimtab", None)
+    return str(facts.get(fact, "")) if isinstance(facts, dict) else ""
+
+
+def _adapters_on(base: Role, config: PreTrainedConfig, source: str, *, head: bool) -> SavedAdapters | None:
+    """The adapters in a model's directory, where they are adapters in what `base` trains, on its very weights."""
+    recorded = _recorded(config, "base_sha256")
+    if base.lora is None or not recorded or adapted(base.hf):
+        return None
+    saved = read_adapters(Path(source) / ADAPTER)
+    if saved is None or saved.first < base.boundary or recorded != base_hash(base, head=head):
+        return None
+    return saved
+
+
 def _dtype(dtype: str | torch.dtype) -> torch.dtype:
     return DTYPES[dtype] if isinstance(dtype, str) else dtype
 
 
-def _from_pretrained(auto: Any, name: str, source: str, dtype: str | torch.dtype, device: str | torch.device) -> Any:
+def from_pretrained(auto: Any, name: str, source: str, dtype: str | torch.dtype, device: str | torch.device) -> Any:
     target = pick_device(device) if isinstance(device, str) else device
     try:
         with without_bars():

@@ -12,7 +12,6 @@ rounds the weights once, in the reference; float32 holds the rounded values exac
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,14 +19,14 @@ from typing import Any, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForSequenceClassification, PreTrainedModel
+from transformers import PreTrainedModel
 
 from trimtab.config.layout import Layout, Lora
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.models.backbone import Backbone, positions_of, shared_parameters
-from trimtab.models.heads import first_head
-from trimtab.models.narration import without_bars
-from trimtab.models.writing import writing_weights
+from trimtab.models.adapters import adapted, adapter_parameters, add_adapters, at_zero, fold
+from trimtab.models.backbone import Backbone, positions_of
+from trimtab.models.heads import classifier, first_head
+from trimtab.models.saving import save_role, trunk_hash
 
 __all__ = ["CausalModel", "Role", "ScalarModel", "trunk_hash"]
 
@@ -64,20 +63,18 @@ class Role(nn.Module):
         self.boundary = boundary
         self.lora = lora
         self.compute_dtype = compute_dtype or hf.dtype
-        _disable_dropout(hf)
+        disable_dropout(hf)
         self.backbone = Backbone(hf)
         if probe:
             self.backbone.probe()
         self._check_boundary()
-        if boundary:
-            self.freeze_trunk()
+        if boundary or lora is not None:
+            self.freeze_shared()
 
     def _check_boundary(self) -> None:
         k, count = self.boundary, self.backbone.layer_count
         if not 0 <= k <= count:
-            raise TrimtabError(
-                ErrorKind.CONFIG, f"a trunk of {k} layers: the model has {count} layers", f"choose 0 to {count}"
-            )
+            raise TrimtabError(ErrorKind.CONFIG, f"a trunk of {k} layers: the model has {count}", "choose fewer")
         if k and self.backbone.splittable is not None:
             raise TrimtabError(
                 ErrorKind.MODEL,
@@ -136,18 +133,28 @@ class Role(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         return self.hidden(ids, mask)
 
-    def freeze_trunk(self) -> None:
-        """No gradients for the shared weights."""
+    @property
+    def head(self) -> dict[str, nn.Parameter] | None:
+        """A scalar head's weights by name, trained whole in every layout; None: there is none."""
+        return None
+
+    def freeze_shared(self) -> None:
+        """No gradients for what is shared: the trunk, and with adapters all but those and a scalar head."""
+        if self.lora is not None:
+            self.hf.requires_grad_(False)
         for module in self.backbone.shared_modules(self.boundary):
             module.requires_grad_(False)
 
-    def trunk_ids(self) -> set[int]:
-        """`id()` of every parameter that belongs to the trunk, a tied head included."""
-        return {id(p) for module in self.backbone.shared_modules(self.boundary) for p in module.parameters()}
-
     def own_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Named parameters (names as in the transformers model) that are not part of the trunk."""
-        trunk = self.trunk_ids()
+        """Named parameters (names as in the transformers model) that are this role's alone.
+
+        Those above the trunk; a head tied to the embedding belongs to the trunk. With adapters: those, and a scalar
+        head.
+        """
+        if self.lora is not None:
+            own = {id(p) for p in (*adapter_parameters(self.hf), *(self.head or {}).values())}
+            return ((name, p) for name, p in self.hf.named_parameters() if id(p) in own)
+        trunk = {id(p) for module in self.backbone.shared_modules(self.boundary) for p in module.parameters()}
         return ((name, p) for name, p in self.hf.named_parameters() if id(p) not in trunk)
 
     def trainable_parameters(self) -> list[nn.Parameter]:
@@ -155,7 +162,7 @@ class Role(nn.Module):
         return [p for p in self.parameters() if p.requires_grad]
 
     def own_state(self) -> dict[str, Tensor]:
-        """Weights above the boundary by name, detached: what a checkpoint of this role has to hold."""
+        """`own_parameters`, detached: what a checkpoint of this role has to hold."""
         return {name: p.detach() for name, p in self.own_parameters()}
 
     def load_own_state(self, state: Mapping[str, Tensor]) -> None:
@@ -176,16 +183,53 @@ class Role(nn.Module):
             for name, parameter in own.items():
                 parameter.copy_(state[name])
 
-    def fork(self, trainable: bool) -> Self:
-        """A copy of this role that shares the trunk's storage and nothing else.
+    @torch.no_grad()
+    def mix_with(self, origin: Self, share: float) -> None:
+        """Own weights w become (1 - share) w + share w_origin, in place.
+
+        An origin without adapters has them at zero: then what the adapters add becomes (1 - share) of what it was.
+        Source of the idea: Wortsman et al., arXiv 2109.01903 (between a fine-tuned model and its origin).
+
+        Args:
+            origin: what this role was forked from, or a fork of it.
+            share: in [0, 1].
+        """
+        there = origin.own_state()
+        for name, weight in self.own_state().items():
+            if name in there:
+                weight.lerp_(there[name].to(weight.dtype), share)
+            elif ".lora_B." in name:
+                weight.mul_(1 - share)
+
+    def fork(self, trainable: bool, generator: torch.Generator | None = None) -> Self:
+        """A copy of this role that shares with it what is frozen by the layout, and nothing else.
+
+        With adapters all base weights are shared. A trainable fork of a model without adapters gets new ones, which add
+        nothing at first; a frozen fork of one whose adapters add nothing has none.
 
         Args:
             trainable: the copy's own weights are float32 and take gradients; else they are frozen, in `compute_dtype`.
+            generator: draws new adapters; None: always the same.
         """
+        return self._role_of(self._copy(), trainable, generator)
+
+    def merged(self, dtype: torch.dtype | None = None) -> Self:
+        """A frozen copy without adapters: what they add is part of the weights, in `dtype` (None: `compute_dtype`).
+
+        Weights that they do not change are shared. A model without adapters gives a frozen fork.
+        """
+        return self._role_of(self.merged_hf(dtype or self.compute_dtype), trainable=False)
+
+    def merged_hf(self, dtype: torch.dtype) -> PreTrainedModel:
+        """As `merged`, the transformers model alone, all else as it is in this role."""
         hf = self._copy()
+        fold(hf, dtype)
+        return hf
+
+    def _role_of(self, hf: PreTrainedModel, trainable: bool, generator: torch.Generator | None = None) -> Self:
         role = type(self)(hf, self.boundary, lora=self.lora, compute_dtype=self.compute_dtype, probe=False)
         role.backbone.splittable = self.backbone.splittable
-        role._set_own(trainable)
+        role._set_own(trainable, generator)
         return role
 
     def _copy(self) -> PreTrainedModel:
@@ -195,9 +239,16 @@ class Role(nn.Module):
                 memo[id(part)] = part
                 # A head tied to the embedding is another module with the same parameter: it must not be copied either.
                 memo.update({id(t): t for t in (*part.parameters(False), *part.buffers(False))})
+        if self.lora is not None:
+            own = {id(p) for _, p in self.own_parameters()}
+            memo.update({id(t): t for t in (*self.hf.parameters(), *self.hf.buffers()) if id(t) not in own})
         return copy.deepcopy(self.hf, memo)
 
-    def _set_own(self, trainable: bool) -> None:
+    def _set_own(self, trainable: bool, generator: torch.Generator | None = None) -> None:
+        if self.lora is not None and trainable and not adapted(self.hf):
+            add_adapters(self.hf, self.lora, self.boundary, generator)
+        elif not trainable and at_zero(self.hf):
+            fold(self.hf, self.compute_dtype)
         dtype = torch.float32 if trainable else self.compute_dtype
         for _, parameter in self.own_parameters():
             parameter.data = parameter.data.to(dtype)
@@ -235,6 +286,9 @@ class Role(nn.Module):
     def save_pretrained(self, directory: Path | str, *, pad_id: int, dtype: torch.dtype | None = None) -> None:
         """Write a directory that plain transformers loads (safetensors and config.json).
 
+        A model with adapters is written merged, in float32, and its adapters beside that in `adapter`, which peft loads
+        onto the base model.
+
         Args:
             directory: where to; made if need be.
             pad_id: written to the configuration: transformers' sequence classifiers find a text's end by it.
@@ -243,25 +297,7 @@ class Role(nn.Module):
         Raises:
             TrimtabError: the disk is full, or the directory cannot be written to.
         """
-        parameters = list(self.hf.parameters())
-        dtype = dtype or (torch.float32 if any(p.dtype == torch.float32 for p in parameters) else parameters[0].dtype)
-        config = self.hf.config
-        config.pad_token_id = pad_id
-        config.trimtab = {"trainable": str(self.layout), "trunk_sha256": trunk_hash(self)}
-        # One converted tensor for each storage, so that tied weights stay tied in the file.
-        converted: dict[int, Tensor] = {}
-        state = {}
-        for name, tensor in self.hf.state_dict().items():
-            key = tensor.data_ptr()
-            if key not in converted:
-                converted[key] = tensor.to(dtype) if tensor.is_floating_point() else tensor
-            state[name] = converted[key]
-        with writing_weights(directory):
-            with without_bars():
-                self.hf.save_pretrained(str(directory), state_dict=state)
-            # transformers notes the dtype of the first weight, which may be a frozen one.
-            config.dtype = dtype
-            config.save_pretrained(str(directory))
+        save_role(self, Path(directory), pad_id=pad_id, dtype=dtype)
 
 
 class CausalModel(Role):
@@ -302,13 +338,13 @@ class ScalarModel(Role):
             causal: the model to start from; it is not changed.
             head_std: standard deviation of the head's weights; "zero": all scalars start at 0; None: 1 / sqrt(D + 1).
             trainable: as in `fork`.
-            generator: draws the head's weights.
+            generator: draws the head's weights, and new adapters.
 
         Raises:
             TrimtabError: transformers has no sequence classifier with a linear `score` head for this architecture.
         """
         body = causal._copy().base_model
-        hf = _classifier(causal.hf, body)
+        hf = classifier(causal.hf, body)
         head = cast(nn.Linear, hf.score)
         with torch.no_grad():
             std = 1 / math.sqrt(head.in_features + 1) if head_std is None else head_std
@@ -319,8 +355,13 @@ class ScalarModel(Role):
                 head.weight.copy_(torch.randn(head.weight.shape, generator=generator) * std)
         role = cls(hf, causal.boundary, lora=causal.lora, compute_dtype=causal.compute_dtype, probe=False)
         role.backbone.splittable = causal.backbone.splittable
-        role._set_own(trainable)
+        role._set_own(trainable, generator)
         return role
+
+    @property
+    def head(self) -> dict[str, nn.Parameter]:
+        """The weights of `linear` by name."""
+        return {f"score.{name}": parameter for name, parameter in self.linear.named_parameters()}
 
     @property
     def linear(self) -> nn.Linear:
@@ -350,45 +391,7 @@ def last_hidden(hidden: Tensor, mask: Tensor) -> Tensor:
     return hidden[torch.arange(mask.shape[0], device=mask.device), last]
 
 
-def trunk_hash(role: Role) -> str:
-    """SHA-256 over names, shapes and float32 values of the shared weights; "" where nothing is shared.
-
-    A trunk that is stored in bfloat16 and the same numbers in float32 have one hash.
-    """
-    if role.boundary == 0:
-        return ""
-    digest = hashlib.sha256(f"boundary {role.boundary}".encode())
-    for name, tensor in shared_parameters(role.backbone, role.boundary):
-        digest.update(f"{name} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _classifier(source: PreTrainedModel, body: nn.Module) -> PreTrainedModel:
-    """transformers' sequence classifier for `source`'s configuration around an existing body."""
-    config = copy.deepcopy(source.config)
-    config.num_labels = 1
-    config.architectures = None
-    refusal = TrimtabError(
-        ErrorKind.MODEL,
-        f"{type(source).__name__} cannot carry a scalar head: transformers has no sequence classifier with a linear "
-        f'`score` head for model type "{config.model_type}"',
-        "name a decoder-only model such as Llama, Qwen, Mistral or GPT-2",
-    )
-    if type(config) not in AutoModelForSequenceClassification._model_mapping:
-        raise refusal
-    # On the meta device the classifier's own body costs nothing before it is replaced.
-    with torch.device("meta"):
-        hf = AutoModelForSequenceClassification.from_config(config)
-    if not isinstance(getattr(hf, "score", None), nn.Linear) or hf.score.bias is not None:
-        raise refusal
-    setattr(hf, hf.base_model_prefix, body)
-    weights = next(body.parameters())
-    hf.score = nn.Linear(hf.score.in_features, 1, bias=False, device=weights.device, dtype=torch.float32)
-    return cast(PreTrainedModel, hf)
-
-
-def _disable_dropout(hf: PreTrainedModel) -> None:
+def disable_dropout(hf: PreTrainedModel) -> None:
     hf.eval()
     for module in hf.modules():
         if isinstance(module, nn.Dropout):
