@@ -35,10 +35,12 @@ __all__ = [
     "MixtureScorer",
     "RuleScorer",
     "Scorer",
+    "Telling",
     "Uncertain",
     "build_scorer",
     "checked_scores",
     "disagreement",
+    "signals",
 ]
 
 Scores = NDArray[np.float64]
@@ -77,6 +79,33 @@ def disagreement(scorer: Scorer, prompts: Sequence[Prompt], responses: Sequence[
         found = [weight * spread for spread, weight in parts if spread is not None]
         return np.sum(found, axis=0) if found else None
     return scorer.disagreement(prompts, responses) if isinstance(scorer, Uncertain) else None
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A scorer that knows more about a batch than its scores."""
+
+    def signals(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> Mapping[str, float]:
+        """Figures about responses that were just scored, by the name of the signal that they are logged as."""
+        ...
+
+
+def signals(scorer: Scorer, prompts: Sequence[Prompt], responses: Sequence[Response]) -> dict[str, float]:
+    """What a scorer has to say about a batch that it has just scored, beside the scores, by name of the signal.
+
+    `score/disagreement` of one with members; whatever a `Telling` one tells; of a mixture `score/<name>` for each of
+    its scorers, and what these tell (of two that tell the same, the first).
+    """
+    found: dict[str, float] = {}
+    if isinstance(scorer, MixtureScorer):
+        found |= {f"score/{name}": float(np.mean(x)) for name, x in scorer.parts(prompts, responses).items()}
+    spread = disagreement(scorer, prompts, responses)
+    if spread is not None:
+        found["score/disagreement"] = float(spread.mean())
+    for part in [s for s, _ in scorer.scorers] if isinstance(scorer, MixtureScorer) else [scorer]:
+        told = part.signals(prompts, responses) if isinstance(part, Telling) else {}
+        found |= {key: value for key, value in told.items() if key not in found}
+    return found
 
 
 def checked_scores(scorer: Scorer, prompts: Sequence[Prompt], responses: Sequence[Response]) -> Scores:

@@ -22,7 +22,7 @@ from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec
 from trimtab.ppo.experience import Experience, LogProbs
 from trimtab.ppo.rollout import Rollout, encode_prompts, sample_rollout
-from trimtab.scoring import MixtureScorer, Scorer, checked_scores, disagreement
+from trimtab.scoring import Scorer, checked_scores
 from trimtab.stats.text import distinct_n, repetition_rate
 
 __all__ = ["HeldOut", "Probe", "iteration_signals"]
@@ -123,13 +123,13 @@ def _sequence_kl(
 
 
 def iteration_signals(
-    rollout: Rollout, experience: Experience, logprobs: LogProbs, scores: Tensor, shaped: Tensor, scorer: Scorer
+    rollout: Rollout, experience: Experience, logprobs: LogProbs, scores: Tensor, shaped: Tensor
 ) -> dict[str, float]:
     """The signals of one iteration that need no model: scores, rewards, KL, advantages, values, text."""
     mask, lengths = rollout.response_mask, rollout.lengths.float()
     k1 = kl_estimate(logprobs.old, logprobs.reference, "k1")
     totals = masked_sum(experience.rewards, mask, dim=-1)
-    signals = {
+    return {
         **_moments("score", scores, ("mean", "std", "min", "max")),
         **_moments("score/shaped", shaped, ("mean", "std"), joint="_"),
         **_moments("reward", totals, ("mean", "std")),
@@ -145,13 +145,6 @@ def iteration_signals(
         **_text_signals(rollout),
         **_group_signals(rollout, scores),
     }
-    if isinstance(scorer, MixtureScorer):
-        parts = scorer.parts(rollout.prompts, rollout.responses)
-        signals |= {f"score/{name}": float(np.mean(values)) for name, values in parts.items()}
-    spread = disagreement(scorer, rollout.prompts, rollout.responses)
-    if spread is not None:
-        signals["score/disagreement"] = float(spread.mean())
-    return signals
 
 
 def _moments(name: str, x: Tensor, which: Sequence[str], joint: str = "/") -> dict[str, float]:

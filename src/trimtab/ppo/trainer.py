@@ -39,6 +39,7 @@ from trimtab.runs.callbacks import Action, Callback, IterationView, StatefulCall
 from trimtab.runs.progress import progress
 from trimtab.runs.run import Run
 from trimtab.scoring import Scorer, checked_scores
+from trimtab.scoring import signals as scorer_signals
 from trimtab.training.checkpoint import latest_checkpoint, load_checkpoint, prune, save_checkpoint, step_path
 from trimtab.training.optim import Optimiser
 from trimtab.training.precision import Precision
@@ -171,6 +172,8 @@ class _Trainer:
         rollout = self._rollout()
         sampled = time.perf_counter()
         scores = torch.from_numpy(checked_scores(self.scorer, rollout.prompts, rollout.responses)).to(self.device)
+        # before the scorer sees another batch: what it tells comes from the pass that gave the scores
+        told = scorer_signals(self.scorer, rollout.prompts, rollout.responses)
         shaped = self.shaper.shape(scores, rollout.prompts, rollout.lengths, rollout.finished)
         logprobs, values, trunk = self._evaluate(rollout)
         beta = self.controller.beta
@@ -187,7 +190,7 @@ class _Trainer:
         if stats.first_ratio_deviation is not None:
             self.checks.first_ratio(stats.first_ratio_deviation)
             checks["check/first_ratio_deviation"] = stats.first_ratio_deviation
-        signals = iteration_signals(rollout, experience, logprobs, scores, shaped, self.scorer)
+        signals = iteration_signals(rollout, experience, logprobs, scores, shaped) | told
         signals |= stats.signals() | checks | self.precision.signals()
         signals |= {f"{name}/learning_rate": o.last_learning_rate for name, o in self.learner.optimisers.items()}
         signals["kl/beta"] = beta
