@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from trimtab.data.records import Message, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.writing import writing_weights
 
-__all__ = ["TextCodec", "left_pad", "right_pad"]
+__all__ = ["TextCodec", "check_text", "left_pad", "right_pad"]
 
 _PAD_NAMES = ("<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<|finetune_right_pad_id|>", "<|endoftext|>")
 
@@ -106,7 +107,7 @@ class TextCodec:
         With a chat template it is the system message, or stands before the prompt's own; else a paragraph in front.
         """
         for message in _with_system(prompt.messages, system):
-            _check_text(message.content, f'prompt "{prompt.id}"')
+            check_text(message.content, f'prompt "{prompt.id}"')
         if self.chat:
             try:
                 ids = self._template(_with_system(prompt.messages, system), generation_prompt=True)
@@ -133,9 +134,21 @@ class TextCodec:
         Raises:
             TrimtabError: the text holds half a character; `prompt_id` says whose response it is.
         """
-        _check_text(response.text, "a response" if prompt_id is None else f'the response to prompt "{prompt_id}"')
+        check_text(response.text, "a response" if prompt_id is None else f'the response to prompt "{prompt_id}"')
         ids = list(self.tokenizer(response.text, add_special_tokens=False).input_ids)
         return [*ids, self.eos_id] if response.finished else ids
+
+    def pair_ids(self, prompt: Prompt, response: Response) -> list[int]:
+        """Prompt and response as a preference model reads them, always with EOS at the end.
+
+        The score is read at that token. A response that was cut off gets one too: read at whatever word it broke off
+        at, scores of a small model are mostly about that word (whether a response ended by itself is what
+        `ppo.missing_eos_penalty` is for).
+
+        Raises:
+            TrimtabError: as `prompt_ids` and `response_ids`.
+        """
+        return self.prompt_ids(prompt) + self.response_ids(replace(response, finished=True), prompt.id)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids, special tokens left out."""
@@ -171,8 +184,12 @@ class TextCodec:
             self.tokenizer.save_pretrained(str(directory))
 
 
-def _check_text(text: str, whose: str) -> None:
-    """Refuse a lone surrogate: JSON can spell one, no tokenizer can encode it."""
+def check_text(text: str, whose: str) -> None:
+    """Refuse a lone surrogate: JSON can spell one, no tokenizer can encode it.
+
+    Raises:
+        TrimtabError: there is one; `whose` says whose text it is.
+    """
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
