@@ -14,8 +14,8 @@ from trimtab.data.records import Message, Pair, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.tokens import TextCodec
+from trimtab.preference.objective import _target
 from trimtab.preference.pairs import PairScores
-from trimtab.preference.training import _target
 from trimtab.runs.run import Run
 from trimtab.training.precision import Precision
 from trimtab.worlds.model import build_model, build_tokenizer

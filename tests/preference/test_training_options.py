@@ -201,8 +201,8 @@ def test_pairs_of_a_prompt_are_learned_together_and_each_response_is_read_once(c
     pairs = ranked(12)
     prompt_of = [p.prompt.messages for p in preference.split_by_prompt(pairs, 0.25, 0)[0]]
     batches, read = [], []
-    call, scores = training.PairScores.__call__, training.PairScores._scores
-    monkeypatch.setattr(training.PairScores, "__call__", lambda self, at: (batches.append(list(at)), call(self, at))[1])
+    call, scores = training.PairScores.heads, training.PairScores._scores
+    monkeypatch.setattr(training.PairScores, "heads", lambda self, at: (batches.append(list(at)), call(self, at))[1])
     monkeypatch.setattr(training.PairScores, "_scores", lambda self, at: (read.append(len(at)), scores(self, at))[1])
     preference.train(CONFIG.model_copy(update={"group_by_prompt": True}), base(1), codec, pairs, seed=0)
     for batch in batches:

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
 from trimtab.data.records import Pair, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.models.roles import CausalModel, ScalarModel, last_hidden
-from trimtab.models.tokens import right_pad
+from trimtab.models.heads import OVERALL
+from trimtab.models.roles import CausalModel
+from trimtab.preference.heads import HeadWeights
 from trimtab.preference.model import PreferenceModel
 from trimtab.runs.files import read_json
+from trimtab.stats.shift import auc
 from trimtab.training.precision import Precision
 
 __all__ = [
@@ -90,13 +91,14 @@ class PreferenceEnsemble(PreferenceModel):
         self.scale = first.scale
         if len(members) < 2:
             raise ValueError("an ensemble of one")
-        self.models: list[ScalarModel] = [member.model for member in members]
+        self.models = [member.model for member in members]
+        self.length_fits = [member.length_fits[0] for member in members]
+        self.length_heads = [member.length_heads[0] for member in members]
         self.combine: Combine = combine
         self.pessimism = pessimism
         self.offsets = [0.0] * len(members) if offsets is None else [float(x) for x in offsets]
         if len(self.offsets) != len(members):
             raise ValueError(f"{len(self.offsets)} offsets for {len(members)} members")
-        self._last: tuple[tuple[Any, ...], np.ndarray] | None = None
 
     @property
     def combination(self) -> str:
@@ -104,20 +106,15 @@ class PreferenceEnsemble(PreferenceModel):
 
     def centre(self, rows: Sequence[list[int]]) -> None:
         """Take the members' mean scores of these tokenised rows as their offsets."""
-        self.offsets = self._raw(rows).mean(1).tolist()
-        self._last = None
+        self.offsets = self.read_ids(rows).scores.mean(1).tolist()
 
     def member_scores(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> np.ndarray:
-        """Every member's scores, float64 [k, B], less its offset; asked again for the same batch, the same array."""
-        batch = (*prompts, *responses)
-        if self._last is None or self._last[0] != batch:
-            rows = [self.token_ids(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
-            self._last = (batch, self.member_scores_ids(rows))
-        return np.array(self._last[1])
+        """Every member's scores, float64 [k, B], less its offset; asked again for the same batch, the same."""
+        return self.less_offsets(self.read(prompts, responses).scores)
 
-    def member_scores_ids(self, rows: Sequence[list[int]]) -> np.ndarray:
-        """As `member_scores`, of tokenised rows."""
-        return np.asarray(self._raw(rows) - np.array(self.offsets)[:, None])
+    def less_offsets(self, raw: np.ndarray) -> np.ndarray:
+        """Members' raw scores [k, B] less their offsets, float64 [k, B]."""
+        return np.asarray(raw - np.array(self.offsets)[:, None])
 
     def score(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> np.ndarray:
         """Combined scores, float64 [B]."""
@@ -125,26 +122,19 @@ class PreferenceEnsemble(PreferenceModel):
 
     def score_ids(self, rows: Sequence[list[int]]) -> np.ndarray:
         """Raw combined scores of tokenised rows, float64 [B]."""
-        return combined(self.member_scores_ids(rows), self.combine, self.pessimism)
+        return combined(self.less_offsets(self.read_ids(rows).scores), self.combine, self.pessimism)
+
+    def biased_score(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> np.ndarray | None:
+        """As of one model; each member's mean over the batch stands for its offset."""
+        biased = self.read(prompts, responses).biased
+        if biased is None:
+            return None
+        level = biased - biased.mean(axis=1, keepdims=True)
+        return np.asarray(combined(level, self.combine, self.pessimism) / self.scale)
 
     def disagreement(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> np.ndarray:
         """Population standard deviation of the members' scores, float64 [B]."""
         return np.asarray(self.member_scores(prompts, responses).std(0))
-
-    @torch.no_grad()
-    def _raw(self, rows: Sequence[list[int]]) -> np.ndarray:
-        scores = np.empty((len(self.models), len(rows)))
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        for start in range(0, len(rows), self.batch_size):
-            part = order[start : start + self.batch_size]
-            ids, mask = right_pad([rows[i] for i in part], self.codec.pad_id)
-            ids, mask = ids.to(self.model.device), mask.to(self.model.device)
-            with self.precision.autocast():
-                trunk = self.model.trunk(ids, mask) if self.model.boundary else None
-                for k, model in enumerate(self.models):
-                    last = last_hidden(model.hidden(ids, mask, trunk=trunk), mask)
-                    scores[k, part] = model.scalars(last).double().cpu().numpy()
-        return scores
 
     def save(self, directory: Path, **card: Any) -> None:
         """Write the first member as a preference model alone would be, the others below it as `member-1` and so on.
@@ -154,7 +144,9 @@ class PreferenceEnsemble(PreferenceModel):
         facts = {"members": len(self.models), "offsets": self.offsets}
         super().save(directory, **card, **facts)
         for k, model in enumerate(self.models[1:], 1):
-            PreferenceModel(model, self.codec, self.precision, max_tokens=self.max_tokens).save(_place(directory, k))
+            member = PreferenceModel(model, self.codec, self.precision, max_tokens=self.max_tokens)
+            member.length_fits = [self.length_fits[k]]
+            member.save(_place(directory, k))
 
 
 @dataclass(frozen=True)
@@ -204,17 +196,8 @@ def figures_of_margins(margins: np.ndarray, disagreement: float) -> MemberFigure
         accuracy=tuple(float(x) for x in 1 - wrong.mean(1)),
         shared_mistakes=shared,
         disagreement=disagreement,
-        warns=_auc(spread[together], spread[~together]),
+        warns=auc(spread[together], spread[~together]) if together.any() and not together.all() else None,
     )
-
-
-def _auc(high: np.ndarray, low: np.ndarray) -> float | None:
-    """P(a value of `high` lies above one of `low`), a tie counting half."""
-    if not len(high) or not len(low):
-        return None
-    order = np.sort(low)
-    below = np.searchsorted(order, high, "left") + np.searchsorted(order, high, "right")
-    return float(below.mean() / (2 * len(low)))
 
 
 def load_preference(
@@ -225,6 +208,7 @@ def load_preference(
     calibrated_score: bool = False,
     combine: Combine = "mean",
     pessimism: float = 1.0,
+    head_weights: HeadWeights = OVERALL,
 ) -> PreferenceModel:
     """Load what `trimtab.preference.train` gave and `save` wrote: a model, or an ensemble.
 
@@ -235,10 +219,11 @@ def load_preference(
         calibrated_score: as for `PreferenceModel`; of an ensemble, by the temperature of its combined score.
         combine: how members are combined, see `combined`.
         pessimism: see `combined`.
+        head_weights: see `preference.head_weights`.
 
     Returns:
         The model; without the calibration that lies beside it where that was fitted on another combination of the
-        members' scores.
+        members' scores, or of the heads'.
 
     Raises:
         TrimtabError: as `PreferenceModel.load`, or a member is missing; `calibrated_score` with a calibration of
@@ -246,26 +231,32 @@ def load_preference(
     """
     card = read_json(directory / "trimtab.json", ErrorKind.MODEL)
     count, offsets = card.get("members", 1), card.get("offsets")
-    first = PreferenceModel.load(directory, precision, base, calibrated_score=calibrated_score)
+    first = PreferenceModel.load(
+        directory, precision, base, calibrated_score=calibrated_score, head_weights=head_weights
+    )
     if count == 1:
-        return first
+        return _with_fitting_calibration(first, directory, calibrated_score)
     if not isinstance(count, int) or not isinstance(offsets, list) or len(offsets) != count:
         raise TrimtabError(
             ErrorKind.MODEL, f"{directory / 'trimtab.json'}: members and offsets do not fit", "train the model again"
         )
     others = [PreferenceModel.load(_place(directory, k), precision, base) for k in range(1, count)]
     ensemble = PreferenceEnsemble([first, *others], combine=combine, pessimism=pessimism, offsets=offsets)
-    kept = ensemble.calibration
-    if kept is not None and kept.scores != ensemble.combination:
+    return _with_fitting_calibration(ensemble, directory, calibrated_score)
+
+
+def _with_fitting_calibration(model: PreferenceModel, directory: Path, calibrated_score: bool) -> PreferenceModel:
+    kept = model.calibration
+    if kept is not None and kept.scores != model.combination:
         if calibrated_score:
             raise TrimtabError(
                 ErrorKind.MODEL,
                 f"{directory}: the calibration was fitted on {kept.scores or 'other scores'}; "
-                f"the score is now {ensemble.combination}",
+                f"the score is now {model.combination or 'the overall head'}",
                 "make it again with: trimtab pm calibrate PROJECT",
             )
-        ensemble.calibration = None
-    return ensemble
+        model.calibration = None
+    return model
 
 
 def _place(directory: Path, number: int) -> Path:

@@ -1,31 +1,49 @@
 """The trained preference model as a scorer and as a directory.
 
-The directory is an ordinary `AutoModelForSequenceClassification` with one label plus its tokenizer; `trimtab.json`
-beside it says what it was trained on and, with shared layers, the hash of the trunk that it belongs to.
+The directory is an ordinary `AutoModelForSequenceClassification` with one label, or one a head, plus its tokenizer;
+`trimtab.json` beside it says what it was trained on, and what length explains of its scores where that is taken out:
+plain transformers gives the score with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from trimtab.data.records import Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.heads import OVERALL, head_scores, names_of_heads
 from trimtab.models.loading import load_codec, load_scalar
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.tokens import TextCodec, right_pad
 from trimtab.preference.calibration import CALIBRATION_FILE, Calibration, sigmoid
+from trimtab.preference.heads import HeadWeights, described, mixed, named_weights
+from trimtab.preference.length import LengthFit
 from trimtab.runs.files import read_json, write_json
 from trimtab.training.precision import Precision
 
-__all__ = ["PreferenceModel"]
+__all__ = ["PreferenceModel", "Read"]
 
 _CARD = "trimtab.json"
+
+
+class Read(NamedTuple):
+    """What a pass over B responses gives.
+
+    `scores`: every member's raw scores, float64 [k, B]: its heads as they are weighed, less what length explains.
+    `states`: what the first's head reads, float32 [B, D]. `heads`: scores of each head, less what length explains,
+    [k, H, B]. `biased`: [k, B] scores with the length left in; None where none is taken out.
+    """
+
+    scores: np.ndarray
+    states: np.ndarray | None
+    heads: np.ndarray
+    biased: np.ndarray | None
 
 
 class PreferenceModel:
@@ -49,7 +67,7 @@ class PreferenceModel:
     @property
     def combination(self) -> str:
         """What the score is made of, where settings can change that without training; empty = one model's score."""
-        return ""
+        return described(self.head_weights, self.names)
 
     def __init__(
         self,
@@ -73,6 +91,35 @@ class PreferenceModel:
                 "make one with: trimtab pm calibrate PROJECT",
             )
         self.scale = calibration.temperature if calibrated_score and calibration is not None else 1.0
+        self.models: list[ScalarModel] = [model]
+        self.names: tuple[str, ...] = (OVERALL,)
+        """Of the heads."""
+        self.head_weights = np.ones(1)
+        self.principle_weights: dict[str, float] = {}
+        self.length_fits: list[LengthFit | None] = [None]
+        """Of each member: what `length_debias = "regress"` takes out of its heads."""
+        self.length_heads: list[torch.Tensor | None] = [None]
+        """Of each member: the weights of the head that `length_debias = "two-head"` takes off; they are not saved."""
+        self._watches = False
+        self._last: tuple[tuple[Any, ...], Read] | None = None
+
+    def weigh(self, names: Sequence[str], chosen: HeadWeights, constitution: Mapping[str, float]) -> None:
+        """Say what the score is made of.
+
+        Args:
+            names: of the heads, the overall one first.
+            chosen: see `preference.head_weights`.
+            constitution: weight of each principle.
+
+        Raises:
+            TrimtabError: a head that there is none of, or no weight at all.
+        """
+        self.head_weights = named_weights(chosen, names, constitution)
+        self.names, self.principle_weights, self._last = tuple(names), dict(constitution), None
+
+    def response_tokens(self, prompt: Prompt, response: Response) -> int:
+        """Tokens of a response without its EOS: its length in everything that has to do with length."""
+        return len(self.token_ids(prompt, response)) - len(self.token_ids(prompt, Response("")))
 
     def token_ids(self, prompt: Prompt, response: Response) -> list[int]:
         """Prompt and response as the model reads them, always with EOS at the end.
@@ -94,11 +141,40 @@ class PreferenceModel:
             )
         return ids
 
-    @torch.no_grad()
     def score(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> np.ndarray:
         """Scores, float64 [B], in the order given; one that is not finite is returned as it is."""
+        return np.asarray(self.read(prompts, responses).scores[0] / self.scale)
+
+    def read(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> Read:
+        """What one pass over a batch gives; states only with `watches`.
+
+        With `watches`, several members or several heads the last batch is kept: who asks about it again gets the same.
+        """
+        batch = (*prompts, *responses)
+        if self._last is not None and self._last[0] == batch:
+            return self._last[1]
         rows = [self.token_ids(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
-        return self.score_ids(rows) / self.scale
+        found = self.read_ids(rows, states=self._watches, tokens=self._lengths(prompts, rows))
+        # a single model may be in training: what it said of a batch is then soon no longer true
+        keep = self._watches or len(self.models) > 1 or len(self.names) > 1
+        self._last = (batch, found) if keep else None
+        return found
+
+    def _lengths(self, prompts: Sequence[Prompt], rows: Sequence[list[int]]) -> list[int] | None:
+        """Response tokens as of `response_tokens`, where the score depends on them."""
+        if not any(self.length_fits):
+            return None
+        empty = {p.id: len(self.token_ids(p, Response(""))) for p in {p.id: p for p in prompts}.values()}
+        return [len(row) - empty[p.id] for p, row in zip(prompts, rows, strict=True)]
+
+    @property
+    def watches(self) -> bool:
+        """Whether the states of what it scores are kept, to be compared with its reference."""
+        return self._watches
+
+    @watches.setter
+    def watches(self, on: bool) -> None:
+        self._watches, self._last = on, None
 
     def probability(self, margins: np.ndarray) -> np.ndarray:
         """P(first wins) of differences of this model's `score`, float64 of the same shape; calibrated where it is."""
@@ -106,18 +182,66 @@ class PreferenceModel:
             return sigmoid(margins)
         return self.calibration.probability(np.asarray(margins, dtype=np.float64) * self.scale)
 
-    @torch.no_grad()
+    def head_scores(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> dict[str, np.ndarray]:
+        """Scores float64 [B] of each head by its name; empty where there is one alone."""
+        if len(self.names) == 1:
+            return {}
+        return dict(zip(self.names, self.read(prompts, responses).heads[0], strict=True))
+
+    def biased_score(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> np.ndarray | None:
+        """Scores float64 [B] with the length left in, to be compared with each other; None where none is taken out.
+
+        Of a model with a length head only before it is saved: that head is not kept.
+        """
+        biased = self.read(prompts, responses).biased
+        return None if biased is None else np.asarray(biased[0] / self.scale)
+
     def score_ids(self, rows: Sequence[list[int]]) -> np.ndarray:
-        """Raw scores of tokenised rows, float64 [B]; batched by length, so that little padding is computed."""
-        scores = np.empty(len(rows))
+        """Raw scores of tokenised rows, float64 [B]; what length explains is left in."""
+        return np.asarray(self.read_ids(rows).scores[0])
+
+    @torch.no_grad()
+    def read_ids(self, rows: Sequence[list[int]], *, states: bool = False, tokens: Sequence[int] | None = None) -> Read:
+        """Read tokenised rows; batched by length, so that little padding is computed.
+
+        Args:
+            rows: of prompt and response.
+            states: whether to keep what the first's head reads.
+            tokens: [B] lengths of the responses; without them, what length explains is left in.
+        """
+        models = self.models
+        heads = np.empty((len(models), len(self.names), len(rows)))
+        beside = np.zeros((len(models), len(rows)))
+        kept: np.ndarray | None = None
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         for start in range(0, len(rows), self.batch_size):
             part = order[start : start + self.batch_size]
             ids, mask = right_pad([rows[i] for i in part], self.codec.pad_id)
+            ids, mask = ids.to(self.model.device), mask.to(self.model.device)
             with self.precision.autocast():
-                out = self.model.score(ids.to(self.model.device), mask.to(self.model.device))
-            scores[part] = out.double().cpu().numpy()
-        return scores
+                trunk = self.model.trunk(ids, mask) if len(models) > 1 and self.model.boundary else None
+                for k, model in enumerate(models):
+                    features = model.features(ids, mask, trunk=trunk)
+                    every = head_scores(model.linear, features)[:, : len(self.names)]
+                    heads[k][:, part] = every.double().cpu().numpy().T
+                    if (length := self.length_heads[k]) is not None:
+                        beside[k, part] = (features.float() @ length.float()).double().cpu().numpy()
+                    if states and k == 0:
+                        kept = np.empty((len(rows), features.shape[-1]), np.float32) if kept is None else kept
+                        kept[part] = features.float().cpu().numpy()
+        return self._as_read(heads, beside, kept, tokens)
+
+    def _as_read(
+        self, heads: np.ndarray, beside: np.ndarray, states: np.ndarray | None, tokens: Sequence[int] | None
+    ) -> Read:
+        biased = None
+        if any(head is not None for head in self.length_heads):
+            biased = mixed(heads, self.head_weights) + beside
+        if tokens is not None and any(self.length_fits):
+            biased = mixed(heads, self.head_weights)
+            fitted = zip(heads, self.length_fits, strict=True)
+            heads = np.stack([own if fit is None else fit.apply(own, tokens) for own, fit in fitted])
+        return Read(mixed(heads, self.head_weights), states, heads, biased)
 
     def save(self, directory: Path, **card: Any) -> None:
         """Write model, tokenizer and card; `card` holds facts worth keeping (hash of the pairs, accuracy)."""
@@ -126,11 +250,22 @@ class PreferenceModel:
         (directory / CALIBRATION_FILE).unlink(missing_ok=True)  # of the weights that were here before
         if self.calibration is not None:
             self.calibration.save(directory)
-        write_json(directory / _CARD, {"max_tokens": self.max_tokens, "chat": self.codec.chat} | card)
+        own: dict[str, Any] = {"max_tokens": self.max_tokens, "chat": self.codec.chat}
+        if self.length_fits[0] is not None:
+            own["length_debias"] = self.length_fits[0].as_dict()
+        if len(self.names) > 1:
+            own["principle_weights"] = self.principle_weights
+        write_json(directory / _CARD, own | card)
 
     @classmethod
     def load(
-        cls, directory: Path, precision: Precision, base: CausalModel | None = None, *, calibrated_score: bool = False
+        cls,
+        directory: Path,
+        precision: Precision,
+        base: CausalModel | None = None,
+        *,
+        calibrated_score: bool = False,
+        head_weights: HeadWeights = OVERALL,
     ) -> PreferenceModel:
         """Load a saved preference model, with its calibration where `trimtab pm calibrate` has left one.
 
@@ -139,6 +274,7 @@ class PreferenceModel:
             precision: what the forward pass computes in, and where.
             base: the model whose shared layers it stands on; those are then in memory once.
             calibrated_score: as for the class.
+            head_weights: see `preference.head_weights`.
 
         Raises:
             TrimtabError: the directory is no preference model, or its shared layers are not `base`'s.
@@ -146,7 +282,34 @@ class PreferenceModel:
         card = read_json(directory / _CARD, ErrorKind.MODEL)
         model = load_scalar(directory, precision.dtype, precision.device, trunk_from=base)
         codec = load_codec(str(directory), "auto" if card["chat"] else "off")
-        return cls(
+        names = names_of_heads(model.hf.config, str(directory))
+        loaded = cls(
             model, codec, precision, max_tokens=card["max_tokens"], calibration=Calibration.load(directory),
             calibrated_score=calibrated_score,
         )  # fmt: skip
+        loaded.length_fits = [_length_fit(directory / _CARD, card, names)]
+        loaded.weigh(names, head_weights, _principle_weights(card, names))
+        return loaded
+
+
+def _length_fit(path: Path, card: Any, names: Sequence[str]) -> LengthFit | None:
+    if card.get("length_debias") is None:
+        return None
+    try:
+        fit = LengthFit.from_dict(card["length_debias"])
+    except ValueError as error:
+        raise TrimtabError(ErrorKind.MODEL, f"{path}: {error}", "train the model again") from None
+    if len(fit.slopes) != len(names):
+        raise TrimtabError(
+            ErrorKind.MODEL,
+            f"{path}: {len(fit.slopes)} log_length_slopes for {len(names)} heads",
+            "train the model again",
+        )
+    return fit
+
+
+def _principle_weights(card: Any, names: Sequence[str]) -> dict[str, float]:
+    """Weights of the principles in the constitution; 1 each where the card does not say."""
+    known = card.get("principle_weights")
+    known = known if isinstance(known, Mapping) else {}
+    return {name: float(w) if isinstance(w := known.get(name, 1.0), int | float) else 1.0 for name in names[1:]}

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from trimtab.models.heads import head_scores
 from trimtab.models.roles import ScalarModel, last_hidden
 from trimtab.models.tokens import right_pad
 from trimtab.preference.dropout import Dropout
@@ -74,6 +75,11 @@ class PairScores:
 
     def __call__(self, pairs: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Scores of the chosen and of the rejected responses of these pairs, float32 [P] each."""
+        chosen, rejected = self.heads(pairs)
+        return chosen[:, 0], rejected[:, 0]
+
+    def heads(self, pairs: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Scores of the same by every head of the model, float32 [P, H] each."""
         index = [2 * i for i in pairs] + [2 * i + 1 for i in pairs]
         if not self._once:
             chosen, rejected = self._scores(index).chunk(2)
@@ -90,7 +96,7 @@ class PairScores:
         ids, mask = ids.to(model.device), mask.to(model.device)
         hidden = model.hidden(ids, mask) if model.boundary == 0 else model.top(self._trunk(index, ids, mask), mask)
         last = last_hidden(hidden, mask)
-        return model.scalars(last if self._dropout is None else self._dropout.head(last)).float()
+        return head_scores(model.linear, last if self._dropout is None else self._dropout.head(last))
 
     def _trunk(self, index: Sequence[int], ids: Tensor, mask: Tensor) -> Tensor:
         kept = self._cache.find(index)

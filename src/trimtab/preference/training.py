@@ -2,19 +2,18 @@
 
 Reads: pairs. Writes: a `PreferenceModel`. Pairs of some prompts are held out, so that accuracy and calibration speak of
 prompts that were not trained on. Several members (`config.members`) are trained one after the other on one trunk, whose
-output is computed once. Left out for now: length debiasing.
+output is computed once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from trimtab.config.schema import PreferenceConfig
-from trimtab.core.preference import bradley_terry_loss, centering_loss
 from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import CausalModel, ScalarModel
@@ -23,7 +22,9 @@ from trimtab.models.tokens import TextCodec
 from trimtab.preference.dropout import Dropout
 from trimtab.preference.ensemble import PreferenceEnsemble
 from trimtab.preference.evaluation import pair_metrics
+from trimtab.preference.length import fit_length
 from trimtab.preference.model import PreferenceModel
+from trimtab.preference.objective import Objective
 from trimtab.preference.pairs import PairScores, TrunkCache
 from trimtab.runs.run import Run
 from trimtab.training.precision import Precision
@@ -63,6 +64,7 @@ def train(
     run: Run | None = None,
     seed: int = 0,
     precision: Precision | None = None,
+    principle_weights: Mapping[str, float] | None = None,
 ) -> PreferenceModel:
     """Train a preference model that starts from `base`, with a new scalar head; with `config.members`, several.
 
@@ -75,6 +77,8 @@ def train(
         pairs: labeled pairs; those of `config.validation_fraction` of the prompts are held out, the same ones for every
             member. Training honours their weights; what is measured on held-out pairs counts every pair once. With
             `config.patience`, training stops when their loss no longer falls, and the best weights are taken.
+        principle_weights: weight of each principle in the constitution, for `head_weights = "constitution"`; None: 1
+            each.
 
     Returns:
         A `PreferenceModel`; with several members a `PreferenceEnsemble`, whose first member is the model that would
@@ -86,7 +90,7 @@ def train(
     precision = precision or Precision("float32", base.device)
     limit = min(config.max_tokens, base.context_length or config.max_tokens)
     training, held_out = split_by_prompt(pairs, config.validation_fraction, seed)
-    lesson = _Lesson(config, base, codec, precision, limit, training, held_out, seed)
+    lesson = _Lesson(config, base, codec, precision, limit, training, held_out, seed, principle_weights)
     models = [lesson.member(i, run) for i in range(config.members)]
     if len(models) == 1:
         return models[0]
@@ -108,22 +112,29 @@ class _Lesson:
         training: Sequence[Pair],
         held_out: Sequence[Pair],
         seed: int,
+        principle_weights: Mapping[str, float] | None,
     ) -> None:
         self.config, self.base, self.codec, self.precision, self.limit = config, base, codec, precision, limit
         self.held_out, self.seed = held_out, seed
         probe = PreferenceModel(ScalarModel.from_causal(base, head_std="zero"), codec, precision, max_tokens=limit)
         self.rows = [(probe.token_ids(p.prompt, p.chosen), probe.token_ids(p.prompt, p.rejected)) for p in training]
-        self.targets = torch.tensor([_target(p, config.soft_labels) for p in training])
-        self.margins = torch.tensor([config.margin_coef * (p.margin or 0.0) for p in training])
-        self.weights = _weights(training)
+        tokens = None
+        if config.length_debias != "none":
+            tokens = torch.tensor(
+                [[probe.response_tokens(p.prompt, r) for r in (p.chosen, p.rejected)] for p in training]
+            )
+        self.tokens, self.objective = tokens, Objective(config, training, tokens)
         prompts = {messages: i for i, messages in enumerate(dict.fromkeys(p.prompt.messages for p in training))}
         self.prompts = [prompts[p.prompt.messages] for p in training]
         self.cache = TrunkCache()
+        self.principle_weights = principle_weights or dict.fromkeys(self.objective.names[1:], 1.0)
 
     def member(self, number: int, run: Run | None) -> PreferenceModel:
         """Train one member."""
         config, precision, seed = self.config, self.precision, self.seed
         model = _start(self.base, number, seed)
+        objective = self.objective
+        objective.prepare(model, seed, number)
         scorer = PreferenceModel(model, self.codec, precision, max_tokens=self.limit)
         dropout = Dropout(model, config.dropout, config.head_dropout, seed, number)
         score_pairs = PairScores(
@@ -134,8 +145,8 @@ class _Lesson:
         def loss_of(index: list[int]) -> tuple[Tensor, dict[str, float]]:
             at = [drawn[i] for i in index]
             with precision.autocast(), dropout.on():
-                chosen, rejected = score_pairs(at)
-            return self._loss(at, chosen, rejected), {"accuracy/train": float((chosen > rejected).float().mean())}
+                chosen, rejected = score_pairs.heads(at)
+            return objective.loss(model, at, chosen, rejected)
 
         def validate() -> dict[str, float]:
             metrics = pair_metrics(scorer, self.held_out)
@@ -154,22 +165,18 @@ class _Lesson:
             "pm", model, loss_of, len(drawn), config, precision=precision, seed=seed, run=run, validate=validate,
             patience=config.patience, groups=groups if config.group_by_prompt else None, member=number, before=before,
         )  # fmt: skip
-        return scorer
+        return self._finished(model, scorer)
 
-    def _loss(self, at: list[int], chosen: Tensor, rejected: Tensor) -> Tensor:
-        device, config = chosen.device, self.config
-        weights = self.weights[at].to(device)
-        loss = bradley_terry_loss(
-            chosen,
-            rejected,
-            self.targets[at].to(device),
-            self.margins[at].to(device),
-            config.label_smoothing,
-            weights,
-        )
-        if config.center_coef:
-            loss = loss + config.center_coef * centering_loss(chosen, rejected, weights)
-        return loss
+    def _finished(self, model: ScalarModel, scorer: PreferenceModel) -> PreferenceModel:
+        """The trained model with its heads named, and what length has to do with its scores taken out or set apart."""
+        config = self.config
+        scorer.length_heads = [self.objective.finish(model)]
+        scorer.weigh(self.objective.names, config.head_weights, self.principle_weights)
+        if config.length_debias == "regress":
+            assert self.tokens is not None
+            heads = scorer.read_ids([row for pair in self.rows for row in pair]).heads[0]
+            scorer.length_fits = [fit_length(heads[:, 0::2], heads[:, 1::2], self.tokens[:, 0], self.tokens[:, 1])]
+        return scorer
 
     def _drawn(self, number: int) -> tuple[list[int], list[int]]:
         """(pairs that a member learns from, which draw of a prompt each belongs to)."""
@@ -180,7 +187,7 @@ class _Lesson:
             of_prompt.setdefault(prompt, []).append(pair)
         draws = numpy_stream(self.seed, "pm", "bootstrap", number).integers(len(of_prompt), size=len(of_prompt))
         drawn = [(pair, draw) for draw, prompt in enumerate(draws.tolist()) for pair in of_prompt[prompt]]
-        if not any(float(self.weights[pair]) > 0 for pair, _ in drawn):
+        if not any(float(self.objective.weights[pair]) > 0 for pair, _ in drawn):
             raise TrimtabError(
                 ErrorKind.DATA,
                 f"preference.bootstrap: member {number} drew no pair with a weight",
@@ -200,18 +207,3 @@ def _start(base: CausalModel, number: int, seed: int) -> ScalarModel:
     width = int(base.hf.config.get_text_config().hidden_size)
     generator = torch_stream(seed, "pm", "head", number)
     return ScalarModel.from_causal(base, head_std=_HEAD_STD / math.sqrt(width + 1), generator=generator)
-
-
-def _target(pair: Pair, soft: bool) -> float:
-    """The label to train on; a hard one says who is better, and of a tie nothing."""
-    if pair.p_chosen is None:
-        return 1.0
-    return pair.p_chosen if soft else (1.0 if pair.p_chosen > 0.5 else 0.0 if pair.p_chosen < 0.5 else 0.5)
-
-
-def _weights(pairs: Sequence[Pair]) -> Tensor:
-    """[P] the pairs' weights with mean 1, so that they change what counts and not the learning rate."""
-    weights = torch.tensor([p.weight for p in pairs])
-    if not float(weights.sum()) > 0:
-        raise TrimtabError(ErrorKind.DATA, f"all {len(pairs)} training pairs have weight 0", "give some a weight")
-    return weights / weights.mean()
