@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -257,23 +257,55 @@ def _dtype(dtype: str | torch.dtype) -> torch.dtype:
     return DTYPES[dtype] if isinstance(dtype, str) else dtype
 
 
-def from_pretrained(auto: Any, name: str, source: str, dtype: str | torch.dtype, device: str | torch.device) -> Any:
+def from_pretrained(
+    auto: Any,
+    name: str,
+    source: str,
+    dtype: str | torch.dtype,
+    device: str | torch.device,
+    *,
+    may_lack: Callable[[PreTrainedModel, str], bool] = lambda model, tensor: False,
+    **options: Any,
+) -> Any:
+    """A transformers model, all of its weights from the file and finite.
+
+    Args:
+        auto: the `Auto` class.
+        name: for messages.
+        source: what `resolve` gave.
+        dtype: of the weights.
+        device: where to, or "auto".
+        may_lack: whether the file need not have a tensor of the model, or may have it in another shape; transformers
+            then draws it.
+        options: for transformers.
+
+    Raises:
+        TrimtabError: it cannot be loaded, lacks tensors, or holds what is no number.
+    """
     target = pick_device(device) if isinstance(device, str) else device
     try:
         with without_bars():
             loaded: tuple[PreTrainedModel, Any] = auto.from_pretrained(
-                source, dtype=_dtype(dtype), output_loading_info=True
+                source, dtype=_dtype(dtype), output_loading_info=True, **options
             )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise _cannot_load("model", name, error) from error
     hf, info = loaded
     # transformers would fill the gaps with random numbers.
-    if info["missing_keys"]:
-        missing = sorted(info["missing_keys"])
+    others = [key[0] for key in info.get("mismatched_keys", ())]
+    missing = sorted(key for key in (*info["missing_keys"], *others) if not may_lack(hf, key))
+    if missing:
         raise TrimtabError(
             ErrorKind.MODEL,
             f"the weights of {name} lack {len(missing)} of {type(hf).__name__}'s tensors, first {missing[0]}",
             "the directory holds another kind of model, or was not written to its end",
+        )
+    broken = [key for key, parameter in hf.named_parameters() if not bool(parameter.isfinite().all())]
+    if broken:
+        raise TrimtabError(
+            ErrorKind.MODEL,
+            f"{len(broken)} weights of {name} hold NaN or infinity, first {broken[0]}",
+            "the training that wrote them diverged, or the file is damaged: take an earlier checkpoint or get it again",
         )
     for parameter in hf.parameters():
         # Weights mapped from a file start at odd addresses, where some kernels add in another order: a model just

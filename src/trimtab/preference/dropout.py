@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.models.roles import ScalarModel
+from trimtab.models.encoder import EncoderScalar, ScoreModel
 from trimtab.models.seeds import stream_seed
 
 __all__ = ["Dropout"]
@@ -33,7 +33,7 @@ class Dropout:
         TrimtabError: the layers of the model cannot be found.
     """
 
-    def __init__(self, model: ScalarModel, layers: float, head: float, *names: int) -> None:
+    def __init__(self, model: ScoreModel, layers: float, head: float, *names: int) -> None:
         self._share, self._head, self._names = layers, head, names
         self._layers = _layers(model) if layers else []
         self._generator = torch.Generator(device=model.device)
@@ -68,9 +68,12 @@ class Dropout:
         return kept.to(like.dtype) / (1 - share)
 
 
-def _layers(model: ScalarModel) -> list[nn.Module]:
-    count = model.backbone.layer_count
-    for module in model.backbone.body.modules():
+def _layers(model: ScoreModel) -> list[nn.Module]:
+    if isinstance(model, EncoderScalar):
+        body, count = model.hf.base_model, model.layer_count
+    else:
+        body, count = model.backbone.body, model.backbone.layer_count
+    for module in body.modules():
         if isinstance(module, nn.ModuleList) and len(module) == count:
             return list(module)[model.boundary :]
     raise TrimtabError(
