@@ -8,7 +8,6 @@ plain transformers gives the score with it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,17 +16,19 @@ import torch
 
 from trimtab.data.records import Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.encoder import ScoreCodec, ScoreModel, load_scorer
 from trimtab.models.heads import OVERALL, head_scores, names_of_heads
-from trimtab.models.loading import load_codec, load_scalar
-from trimtab.models.roles import CausalModel, ScalarModel
-from trimtab.models.tokens import TextCodec, right_pad
+from trimtab.models.roles import CausalModel
+from trimtab.models.tokens import right_pad
 from trimtab.preference.calibration import CALIBRATION_FILE, Calibration, sigmoid
 from trimtab.preference.heads import HeadWeights, described, mixed, named_weights
 from trimtab.preference.length import LengthFit
+from trimtab.preference.shift_reference import REFERENCE_FILE, Reference
 from trimtab.runs.files import read_json, write_json
+from trimtab.scoring import disagreement
 from trimtab.training.precision import Precision
 
-__all__ = ["PreferenceModel", "Read"]
+__all__ = ["Observed", "PreferenceModel", "Read"]
 
 _CARD = "trimtab.json"
 
@@ -44,6 +45,16 @@ class Read(NamedTuple):
     states: np.ndarray | None
     heads: np.ndarray
     biased: np.ndarray | None
+
+
+class Observed(NamedTuple):
+    """Of B responses: what the (first member's) head reads float64 [B, D]; scores [B] before any division by a
+    temperature; their standard deviation over members [B], zeros without any.
+    """
+
+    states: np.ndarray
+    scores: np.ndarray
+    spread: np.ndarray
 
 
 class PreferenceModel:
@@ -71,8 +82,8 @@ class PreferenceModel:
 
     def __init__(
         self,
-        model: ScalarModel,
-        codec: TextCodec,
+        model: ScoreModel,
+        codec: ScoreCodec,
         precision: Precision | None = None,
         *,
         batch_size: int = 64,
@@ -91,7 +102,7 @@ class PreferenceModel:
                 "make one with: trimtab pm calibrate PROJECT",
             )
         self.scale = calibration.temperature if calibrated_score and calibration is not None else 1.0
-        self.models: list[ScalarModel] = [model]
+        self.models: list[ScoreModel] = [model]
         self.names: tuple[str, ...] = (OVERALL,)
         """Of the heads."""
         self.head_weights = np.ones(1)
@@ -100,6 +111,8 @@ class PreferenceModel:
         """Of each member: what `length_debias = "regress"` takes out of its heads."""
         self.length_heads: list[torch.Tensor | None] = [None]
         """Of each member: the weights of the head that `length_debias = "two-head"` takes off; they are not saved."""
+        self.reference: Reference | None = None
+        """Kept beside the model when it is saved; `watch` makes its figures signals."""
         self._watches = False
         self._last: tuple[tuple[Any, ...], Read] | None = None
 
@@ -122,16 +135,12 @@ class PreferenceModel:
         return len(self.token_ids(prompt, response)) - len(self.token_ids(prompt, Response("")))
 
     def token_ids(self, prompt: Prompt, response: Response) -> list[int]:
-        """Prompt and response as the model reads them, always with EOS at the end.
-
-        The score is read at that token. A response that was cut off gets one too: read at whatever word it broke off
-        at, scores of a small model are mostly about that word (whether a response ended by itself is what
-        `ppo.missing_eos_penalty` is for).
+        """Prompt and response as the model reads them: see `pair_ids` of the codec.
 
         Raises:
             TrimtabError: longer than `max_tokens`.
         """
-        ids = self.codec.prompt_ids(prompt) + self.codec.response_ids(replace(response, finished=True), prompt.id)
+        ids = self.codec.pair_ids(prompt, response)
         if self.max_tokens is not None and len(ids) > self.max_tokens:
             raise TrimtabError(
                 ErrorKind.DATA,
@@ -175,6 +184,32 @@ class PreferenceModel:
     @watches.setter
     def watches(self, on: bool) -> None:
         self._watches, self._last = on, None
+
+    def watch(self, reference: Reference | None) -> None:
+        """From now on `signals` tells how far scored responses are from these; None: it no longer does."""
+        self.reference, self.watches = reference, reference is not None
+
+    def observe(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> Observed:
+        """States, scores and their spread over members, from one pass."""
+        before, self.watches = self._watches, True
+        try:
+            scores = np.asarray(self.score(prompts, responses) * self.scale)
+            spread = disagreement(self, prompts, responses)
+            states = self.read(prompts, responses).states
+        finally:
+            self.watches = before
+        assert states is not None
+        return Observed(states.astype(np.float64), scores, np.zeros(len(scores)) if spread is None else spread)
+
+    def signals(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> dict[str, float]:
+        """With a reference: how far this batch is from it, from the pass that scored it."""
+        if self.reference is None:
+            return {}
+        states = self.read(prompts, responses).states
+        assert states is not None
+        same = self.combination == self.reference.combination
+        scores = np.asarray(self.score(prompts, responses) * self.scale) if same else None
+        return self.reference.signals(states.astype(np.float64), scores)
 
     def probability(self, margins: np.ndarray) -> np.ndarray:
         """P(first wins) of differences of this model's `score`, float64 of the same shape; calibrated where it is."""
@@ -250,6 +285,9 @@ class PreferenceModel:
         (directory / CALIBRATION_FILE).unlink(missing_ok=True)  # of the weights that were here before
         if self.calibration is not None:
             self.calibration.save(directory)
+        (directory / REFERENCE_FILE).unlink(missing_ok=True)
+        if self.reference is not None:
+            self.reference.save(directory)
         own: dict[str, Any] = {"max_tokens": self.max_tokens, "chat": self.codec.chat}
         if self.length_fits[0] is not None:
             own["length_debias"] = self.length_fits[0].as_dict()
@@ -272,7 +310,8 @@ class PreferenceModel:
         Args:
             directory: what `save` wrote.
             precision: what the forward pass computes in, and where.
-            base: the model whose shared layers it stands on; those are then in memory once.
+            base: the model whose shared layers it stands on; those are then in memory once. A model on a backbone of
+                its own shares nothing.
             calibrated_score: as for the class.
             head_weights: see `preference.head_weights`.
 
@@ -280,8 +319,10 @@ class PreferenceModel:
             TrimtabError: the directory is no preference model, or its shared layers are not `base`'s.
         """
         card = read_json(directory / _CARD, ErrorKind.MODEL)
-        model = load_scalar(directory, precision.dtype, precision.device, trunk_from=base)
-        codec = load_codec(str(directory), "auto" if card["chat"] else "off")
+        model, codec = load_scorer(
+            directory, precision.dtype, precision.device, trunk_from=None if card.get("backbone") else base,
+            chat="auto" if card["chat"] else "off",
+        )  # fmt: skip
         names = names_of_heads(model.hf.config, str(directory))
         loaded = cls(
             model, codec, precision, max_tokens=card["max_tokens"], calibration=Calibration.load(directory),
