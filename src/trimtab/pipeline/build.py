@@ -15,6 +15,7 @@ from trimtab.labeling.judges import load_panel
 from trimtab.labeling.protocol import Judge
 from trimtab.models.loading import load_causal_lm, load_codec, pick_device
 from trimtab.models.roles import CausalModel
+from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec
 from trimtab.pipeline.names import TINY_WORLD, model_name
 from trimtab.pipeline.project import Project
@@ -64,19 +65,23 @@ class Workshop:
         """The SFT model, frozen; the base model where there was nothing to fine-tune on."""
         return self._trained("sft") if self.project.fine_tunes else self.base()
 
-    def policy(self) -> tuple[CausalModel, TextCodec]:
-        """The policy that PPO trained, frozen."""
-        return self._trained("ppo")
+    def policy(self, onto: CausalModel | None = None) -> tuple[CausalModel, TextCodec]:
+        """The policy that PPO trained, frozen; what it has in common with `onto` is in memory once."""
+        return self._trained("ppo", onto)
 
-    def _trained(self, stage: str) -> tuple[CausalModel, TextCodec]:
+    def adapters(self, role: str) -> torch.Generator:
+        """What draws the new adapters of a role."""
+        return torch_stream(self.project.config.project.seed, role, "adapters")
+
+    def _trained(self, stage: str, onto: CausalModel | None = None) -> tuple[CausalModel, TextCodec]:
         config = self.project.config.model
         directory = str(self.run.artifact(stage) / "model")
         codec = load_codec(directory, config.chat_template)
-        model = load_causal_lm(directory, config.dtype, config.device, layout=config.layout, codec=codec)
+        model = load_causal_lm(directory, config.dtype, config.device, layout=config.layout, onto=onto, codec=codec)
         return model, codec
 
     def preference_model(self, base: CausalModel | None = None) -> PreferenceModel:
-        """The run's preference model or ensemble, on `base`'s shared layers where it has some."""
+        """The run's preference model or ensemble, on `base`'s weights as far as they are shared."""
         config = self.project.config.preference
         return load_preference(
             self.run.artifact("pm") / "model", self.precision, base, calibrated_score=config.calibrated_score,
