@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["figure", "share", "signed", "with_interval"]
+__all__ = ["figure", "finite", "share", "signed", "with_interval"]
 
 
 def figure(x: float, width: float | None = None) -> str:
@@ -19,6 +21,17 @@ def figure(x: float, width: float | None = None) -> str:
     decimals = 2 if scale == 0 or not math.isfinite(scale) else max(1 - math.floor(math.log10(scale)), 0)
     text = f"{x:.{decimals}f}"
     return text.removeprefix("-") if float(text) == 0 else text
+
+
+def finite(value: Any) -> Any:
+    """A value as JSON has it: numbers that are not finite become None, in tables and lists too."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
 
 
 def signed(x: float, width: float | None = None) -> str:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from trimtab import preference
+from trimtab.data.pairs import write_pairs
 from trimtab.data.records import Message, Pair, Prompt, Response
-from trimtab.pipeline.probing import seen_by_the_doctor
+from trimtab.pipeline.pm_results import seen_by_the_doctor
 from trimtab.pipeline.project import Project
 from trimtab.pipeline.stages import plan
 from trimtab.preference import Calibration
@@ -93,12 +94,17 @@ class Honest(Flattered):
 
 
 @pytest.fixture
-def probed(project, monkeypatch):
+def probed(project, make_run, monkeypatch):
     """A project whose preference model is the scorer that the test puts in."""
 
     def put(scorer) -> None:
+        held_out = make_run(project / "runs", "main").artifact("pm") / "held_out.jsonl"
+        held_out.parent.mkdir(parents=True)
+        write_pairs(held_out, some_pairs())
+        scorer.combination = ""
+
         def found(opened, name, data):
-            return Path("held_out.jsonl"), some_pairs(), scorer
+            return held_out, some_pairs(), scorer
 
         monkeypatch.setattr("trimtab.pipeline.probing.preference_model_and_pairs", found)
 

@@ -241,7 +241,9 @@ def pm_eval_stand_in(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def evaluate_preference_model(project: Project, name: str, data: Path | None) -> tuple[Path, PairMetrics]:
         calls.append((name, data))
-        metrics = PairMetrics(40, 20, Interval(0.75, 0.61, 0.88, 20), 0.08, 0.2, 0.6, 1.25, 0.5)
+        metrics = PairMetrics(
+            40, 20, Interval(0.75, 0.61, 0.88, 20), 0.08, 0.2, 0.6, 1.25, 0.5, Interval(0.25, 0.1, 0.4, 40)
+        )
         return data or project.runs / name / "held_out.jsonl", metrics
 
     monkeypatch.setattr("trimtab.pipeline.evaluate.evaluate_preference_model", evaluate_preference_model)

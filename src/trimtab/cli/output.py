@@ -6,13 +6,14 @@ Run names, settings and model output come from elsewhere; `safe` shows their con
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
+
+from trimtab.figures import finite
 
 __all__ = [
     "StreamError",
@@ -87,7 +88,7 @@ def emit_text(text: str) -> None:
 
 def emit_json(value: Any) -> None:
     """Print one JSON document; numbers that are not finite become null, so that every parser can read it."""
-    _write(sys.stdout, json.dumps(_finite(value), indent=2, allow_nan=False) + "\n")
+    _write(sys.stdout, json.dumps(finite(value), indent=2, allow_nan=False) + "\n")
 
 
 def json_text(value: Any) -> str:
@@ -174,16 +175,6 @@ def _rendered(lines: Sequence[Any]) -> str:
         for line in lines:
             console.print(line)
     return captured.get()
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
 
 
 def _write(stream: TextIO, text: str) -> None:

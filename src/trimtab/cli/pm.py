@@ -85,6 +85,16 @@ def _print(metrics: PairMetrics) -> None:
                 with_interval(metrics.length_accuracy, None, None, percent=True),
                 "what choosing the longer response would get",
             ),
+            (
+                "lead over it",
+                with_interval(
+                    100 * metrics.over_length.mean,
+                    100 * metrics.over_length.low,
+                    100 * metrics.over_length.high,
+                    sign=True,
+                ),
+                "points of accuracy more, on the same pairs",
+            ),
             ("ece", figure(metrics.ece), "expected calibration error, 0 is best"),
             ("brier", figure(metrics.brier), "mean squared error of the probability, 0.25 is a coin"),
             ("log loss", figure(metrics.log_loss), "nats a pair, 0.693 is a coin"),

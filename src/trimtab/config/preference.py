@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trimtab.config.fields import Count, Finite, Fraction, NonNegative, Positive, Section
+from trimtab.config.fields import Count, Finite, Fraction, NonNegative, Positive, Section, Whole
 
 __all__ = ["PreferenceConfig"]
 
@@ -82,6 +82,9 @@ class PreferenceConfig(Section):
     calibrated_score: bool = False
     """Divide every score by the temperature of the calibration, so that a difference is a log-odds that held-out pairs
     bear out; the stage then calibrates, and `trimtab pm calibrate` does so afterwards."""
+    probe_responses: Whole = 30
+    """Held-out responses that are edited after training, each about twenty times, to see what buys score (for the
+    report and the card; `trimtab pm probe` does it again with more); 0: none."""
     max_tokens: Count = 512
     """Longest prompt with response in tokens, at most what the backbone reads; see too_long."""
     too_long: Literal["error", "drop"] = "error"

@@ -11,6 +11,7 @@ from trimtab.data.pairs import read_pairs
 from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.pipeline.build import Workshop
+from trimtab.pipeline.pm_results import keep_calibration, write_card
 from trimtab.pipeline.project import Project
 from trimtab.runs.files import file_hash
 from trimtab.runs.run import Run
@@ -57,8 +58,11 @@ def calibrate_preference_model(
     """
     path, pairs, model = preference_model_and_pairs(project, name, data)
     report = preference.calibrate(model, pairs, method, seed=project.config.project.seed)
-    directory = Run.open(project.runs / name).artifact("pm") / "model"
-    return path, report.save(directory, file_hash(path)), report
+    run = Run.open(project.runs / name)
+    kept = report.save(run.artifact("pm") / "model", file_hash(path))
+    keep_calibration(run, report, kept=True)
+    write_card(run)
+    return path, kept, report
 
 
 def preference_model_and_pairs(

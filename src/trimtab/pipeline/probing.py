@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from trimtab import preference
 from trimtab.data.pairs import read_pairs
 from trimtab.data.records import Pair
-from trimtab.doctor.driver import diagnose_materials
-from trimtab.doctor.judgments import from_records
-from trimtab.doctor.messages.catalogue import render
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.loading import load_codec, load_scalar, pick_device
 from trimtab.pipeline.evaluate import preference_model_and_pairs
+from trimtab.pipeline.pm_results import keep_probe, seen_by_the_doctor, write_card
 from trimtab.pipeline.project import CONFIG_NAME, Project
-from trimtab.preference.probes import Fault
+from trimtab.runs.run import Run
 from trimtab.scoring import Scorer
 from trimtab.training.precision import Precision
 
-__all__ = ["probe_preference_model", "seen_by_the_doctor"]
+__all__ = ["probe_preference_model"]
 
 
 def probe_preference_model(
@@ -36,20 +33,23 @@ def probe_preference_model(
         most: responses that are edited.
 
     Returns:
-        The pairs file, and the report, with the faults that only the doctor names among its faults.
+        The pairs file, and the report, with the faults that only the doctor names among its faults. Of a run, it is
+        kept in `artifacts/pm/probe.json`, and the model's card tells of it.
 
     Raises:
         TrimtabError: there is no model, no pairs, or they cannot be used.
     """
-    scorer: Scorer
     if target.name == CONFIG_NAME or (target / CONFIG_NAME).is_file():
         project = Project.open(target, list(settings))
-        path, pairs, scorer = preference_model_and_pairs(project, name, data)
-        seed = project.config.project.seed
-    else:
-        path, pairs, scorer = _of_directory(target, data)
-        seed = 0
-    report = preference.probe(scorer, pairs, most=most, seed=seed)
+        path, pairs, model = preference_model_and_pairs(project, name, data)
+        report = preference.probe(model, pairs, most=most, seed=project.config.project.seed)
+        report = report.with_faults(seen_by_the_doctor(report, pairs))
+        run = Run.open(project.runs / name)
+        keep_probe(run, report, path, model.combination)
+        write_card(run)
+        return path, report
+    path, pairs, scorer = _of_directory(target, data)
+    report = preference.probe(scorer, pairs, most=most)
     return path, report.with_faults(seen_by_the_doctor(report, pairs))
 
 
@@ -67,23 +67,3 @@ def _of_directory(target: Path, data: Path | None) -> tuple[Path, list[Pair], Sc
         return data, pairs, preference.load_preference(target, precision)
     codec = load_codec(str(target))
     return data, pairs, preference.PreferenceModel(load_scalar(target, device=precision.device), codec, precision)
-
-
-def seen_by_the_doctor(report: preference.ProbeReport, pairs: Sequence[Pair]) -> list[Fault]:
-    """What the doctor finds in the scores of the pairs, in its own words."""
-    records: list[dict[str, Any]] = [
-        {
-            "id": pair.id, "prompt": pair.prompt.text, "chosen": pair.chosen.text, "rejected": pair.rejected.text,
-            "chosen_score": float(chosen), "rejected_score": float(rejected),
-        }
-        for pair, (chosen, rejected) in zip(pairs, report.pair_scores, strict=True)
-        if pair.p_chosen is None or pair.p_chosen > 0.5
-    ]  # fmt: skip
-    material = from_records(records, "pairs") if records else None
-    if material is None:
-        return []
-    return [
-        Fault(finding.id, finding.severity.value, render(finding.evidence[0].text) if finding.evidence else "")
-        for finding in diagnose_materials([material]).findings
-        if finding.id.startswith("pm-")
-    ]

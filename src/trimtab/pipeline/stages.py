@@ -140,10 +140,9 @@ _OPTIONS = {
 
 def _pm(project: Project) -> Any:
     config = project.config.preference
-    read_later = {"calibrated_score", *_COMBINATION}  # by PPO: see `_calibration`, `_ppo`
-    # an option that is off changes nothing: a run made before there was one keeps its fingerprint
-    default = type(config)()
-    unread = read_later | {name for name in _OPTIONS if getattr(config, name) == getattr(default, name)}
+    # by PPO: see `_calibration`, `_ppo`; by `trimtab pm probe`
+    read_later = {"calibrated_score", "probe_responses", *_COMBINATION}
+    unread = read_later | _off(config, _OPTIONS)
     if config.human is None:
         return config.model_dump(exclude={"human", "human_weight", *unread})
     return {"preference": config.model_dump(exclude=unread), "human": project.input_hash(config.human)}

@@ -17,11 +17,12 @@ from trimtab.evaluation import win_rate
 from trimtab.pipeline.build import Workshop
 from trimtab.pipeline.ensembles import disagreement_of_samples, members_on_pairs
 from trimtab.pipeline.labels import run_label
+from trimtab.pipeline.pm_results import study, write_card
 from trimtab.pipeline.revisions import revise
 from trimtab.pipeline.scorers import measures, reward
 from trimtab.pipeline.stages import StageName, wants_preference_model
 from trimtab.pipeline.watching import watchers
-from trimtab.runs.files import append_jsonl, file_hash, read_jsonl
+from trimtab.runs.files import append_jsonl, read_jsonl
 from trimtab.runs.progress import counter
 
 __all__ = ["WORK"]
@@ -105,19 +106,19 @@ def run_pm(shop: Workshop) -> Result:
     directory = shop.run.artifact("pm")
     model.save(directory / "model", held_out_accuracy=metrics.accuracy.mean)
     write_pairs(directory / "held_out.jsonl", held_out)
-    if config.preference.calibrated_score:
-        report = preference.calibrate(model, held_out, seed=config.project.seed)
-        report.save(directory / "model", file_hash(directory / "held_out.jsonl"))
+    study(shop, model, held_out)
     people = {pair.id for pair in human}
     of_people = [pair for pair in held_out if pair.id in people]
     apart = preference.evaluate(model, of_people, seed=config.project.seed).as_dict() if of_people else None
-    return {
+    result = {
         "training_pairs": len(training),
         **metrics.as_dict(),
         **(_validation(shop, "pm") if config.preference.patience is not None else {}),
         **members_on_pairs(model, held_out),
         **({"human_pairs": len(human), "human_held_out": apart} if human else {}),
     }
+    write_card(shop.run, result)
+    return result
 
 
 def run_ppo(shop: Workshop) -> Result:

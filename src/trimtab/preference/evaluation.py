@@ -13,7 +13,7 @@ from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.preference.calibration import sigmoid
 from trimtab.scoring import Scorer, checked_scores
 from trimtab.stats.calibration import brier, ece, log_loss
-from trimtab.stats.intervals import Interval, bootstrap_mean
+from trimtab.stats.intervals import Interval, bootstrap_mean, paired_bootstrap
 
 __all__ = ["PairMetrics", "evaluate", "pair_metrics"]
 
@@ -28,7 +28,7 @@ class PairMetrics:
     over prompts. `ece`, `brier`, `log_loss` compare the probability of the score difference (the scorer's own where it
     has a calibration, else sigmoid of it) with the label; every pair counts in both orders, so that they do not depend
     on which response is called first. `length_accuracy`: what "the longer response wins" would score on the same
-    pairs.
+    pairs; `over_length`: the accuracy less that, with a 95 % bootstrap interval over prompts.
     """
 
     pairs: int
@@ -39,10 +39,11 @@ class PairMetrics:
     log_loss: float
     mean_margin: float
     length_accuracy: float
+    over_length: Interval
 
     def as_dict(self) -> dict[str, Any]:
         """The figures as JSON; the accuracy with its interval is an object with mean, low, high, n."""
-        return asdict(self) | {"accuracy": self.accuracy._asdict()}
+        return asdict(self) | {name: getattr(self, name)._asdict() for name in ("accuracy", "over_length")}
 
 
 def evaluate(scorer: Scorer, pairs: Sequence[Pair], *, seed: int = 0) -> PairMetrics:
@@ -78,6 +79,7 @@ def pair_metrics(scorer: Scorer, pairs: Sequence[Pair], *, seed: int = 0, resamp
         log_loss=log_loss(both_p, both_y),
         mean_margin=float(margin.mean()),
         length_accuracy=float(_win_share(longer).mean()),
+        over_length=paired_bootstrap(wins, _win_share(longer), of_prompt, resamples=resamples, seed=seed),
     )
 
 
