@@ -141,7 +141,7 @@ class EncoderScalar(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return next(self.hf.parameters()).device
+        return cast(torch.device, next(self.hf.parameters()).device)
 
     @property
     def context_length(self) -> int | None:
@@ -210,7 +210,7 @@ class EncoderScalar(nn.Module):
 
     def own_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """All parameters, named as in the transformers model."""
-        return self.hf.named_parameters()
+        return cast("Iterator[tuple[str, nn.Parameter]]", self.hf.named_parameters())
 
     def own_state(self) -> dict[str, Tensor]:
         """All weights by name, detached."""
@@ -363,7 +363,7 @@ def _load_backbone(
             return load_causal_lm(name, dtype, device, layout=layout, codec=codec), codec
         body = CausalModel(from_pretrained(AutoModel, name, resolve(name), dtype, device), compute_dtype=DTYPES[dtype])
         codec.check_model(body.vocabulary_size, name)
-        return cast(CausalModel, body.requires_grad_(False)), codec
+        return body.requires_grad_(False), codec
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_seed(seed, "pm", "backbone"))
         hf = from_pretrained(

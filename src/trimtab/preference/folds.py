@@ -16,9 +16,8 @@ import numpy as np
 from trimtab.config.schema import PreferenceConfig
 from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.models.roles import CausalModel
+from trimtab.models.encoder import ScoreCodec, Start
 from trimtab.models.seeds import numpy_stream
-from trimtab.models.tokens import TextCodec
 from trimtab.preference.training import train
 from trimtab.scoring import checked_scores
 from trimtab.stats.calibration import ece
@@ -95,8 +94,8 @@ def fold_of_prompts(pairs: Sequence[Pair], folds: int, seed: int) -> np.ndarray:
 
 def train_fold(
     config: PreferenceConfig,
-    base: CausalModel,
-    codec: TextCodec,
+    base: Start,
+    codec: ScoreCodec,
     pairs: Sequence[Pair],
     of_fold: np.ndarray,
     fold: int,
@@ -109,7 +108,7 @@ def train_fold(
 
     Args:
         config: the `[preference]` section.
-        base: the SFT model.
+        base: the SFT model or a backbone.
         codec: its tokenizer.
         pairs: all of them.
         of_fold: what `fold_of_prompts` said.

@@ -18,7 +18,7 @@ from trimtab.data.records import Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.encoder import ScoreCodec, ScoreModel, load_scorer
 from trimtab.models.heads import OVERALL, head_scores, names_of_heads
-from trimtab.models.roles import CausalModel
+from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.tokens import right_pad
 from trimtab.preference.calibration import CALIBRATION_FILE, Calibration, sigmoid
 from trimtab.preference.heads import HeadWeights, described, mixed, named_weights
@@ -254,7 +254,7 @@ class PreferenceModel:
             ids, mask = right_pad([rows[i] for i in part], self.codec.pad_id)
             ids, mask = ids.to(self.model.device), mask.to(self.model.device)
             with self.precision.autocast():
-                trunk = self.model.trunk(ids, mask) if len(models) > 1 and self.model.boundary else None
+                trunk = self._trunk(ids, mask)
                 for k, model in enumerate(models):
                     features = model.features(ids, mask, trunk=trunk)
                     every = head_scores(model.linear, features)[:, : len(self.names)]
@@ -265,6 +265,13 @@ class PreferenceModel:
                         kept = np.empty((len(rows), features.shape[-1]), np.float32) if kept is None else kept
                         kept[part] = features.float().cpu().numpy()
         return self._as_read(heads, beside, kept, tokens)
+
+    def _trunk(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | None:
+        """What several members on shared layers read in common."""
+        first = self.model
+        if len(self.models) == 1 or not isinstance(first, ScalarModel) or first.boundary == 0:
+            return None
+        return first.trunk(ids, mask)
 
     def _as_read(
         self, heads: np.ndarray, beside: np.ndarray, states: np.ndarray | None, tokens: Sequence[int] | None

@@ -1,8 +1,8 @@
-"""Scores of tokenised pairs during training, with the shared layers computed once.
+"""Scores of tokenised pairs during training: what is computed, and what is known already.
 
-The layers below the boundary are frozen, so their output for a row never changes: it is kept from the first pass on, as
-long as it fits, and later passes, and other members of an ensemble, run the top alone. Without shared layers rows go
-through the whole model.
+A prompt that chosen and rejected begin with is computed once where the model can be run layer by layer and tokens are
+saved by it (see `packing`). The layers below the boundary are frozen, so their output for a row never changes: it is
+kept from the first pass on, as long as it fits, and later passes, and other members of an ensemble, run the top alone.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from trimtab.models.encoder import ScoreModel
 from trimtab.models.heads import head_scores
-from trimtab.models.roles import ScalarModel, last_hidden
-from trimtab.models.tokens import right_pad
+from trimtab.models.roles import ScalarModel
 from trimtab.preference.dropout import Dropout
+from trimtab.preference.packing import Batch, cut, plan
 
 __all__ = ["CACHE_BYTES", "PairScores", "TrunkCache"]
 
@@ -32,17 +33,15 @@ class TrunkCache:
         self._kept: dict[int, Tensor] = {}
         self._room = CACHE_BYTES
 
-    def find(self, index: Sequence[int]) -> Tensor | None:
-        """[B, L, D] padded output for these rows, if all of them were kept."""
-        if not all(i in self._kept for i in index):
-            return None
-        return torch.nn.utils.rnn.pad_sequence([self._kept[i] for i in index], batch_first=True)
+    def find(self, i: int) -> Tensor | None:
+        """[L, D] the output for this row, if it was kept."""
+        return self._kept.get(i)
 
     def keep(self, i: int, hidden: Tensor) -> None:
-        """Keep a row's output [L, D] if there is room."""
+        """Keep a row's output [L, D], a tensor of its own, if there is room."""
         size = hidden.numel() * hidden.element_size()
         if i not in self._kept and size <= self._room:
-            self._kept[i] = hidden.clone()
+            self._kept[i] = hidden
             self._room -= size
 
 
@@ -55,23 +54,27 @@ class PairScores:
         pad_id: what fills short rows.
         cache: of the shared layers' output, from another model on the same trunk and rows; None: a new one.
         dropout: what is dropped where the caller has it on.
-        once: a response that stands in several pairs of a batch is computed once.
+        prompts: which prompt each pair belongs to: a response that stands in several pairs of a batch is computed once,
+            and a prompt once for all of its pairs; None: pairs have nothing to do with each other.
     """
 
     def __init__(
         self,
-        model: ScalarModel,
+        model: ScoreModel,
         rows: Sequence[tuple[Row, Row]],
         pad_id: int,
         *,
         cache: TrunkCache | None = None,
         dropout: Dropout | None = None,
-        once: bool = False,
+        prompts: Sequence[int] | None = None,
     ) -> None:
-        self._model, self._pad_id, self._dropout, self._once = model, pad_id, dropout, once
+        self._model, self._pad_id, self._dropout, self._prompts = model, pad_id, dropout, prompts
         self._rows = [row for pair in rows for row in pair]
         self._cache = cache or TrunkCache()
-        self._first = _first_of_each(self._rows) if once else []
+        self._first = _first_of_each(self._rows) if prompts is not None else []
+        self._packs = isinstance(model, ScalarModel) and model.backbone.takes_pairwise_mask
+        self.computed = 0
+        """Tokens that went through the model so far, padding included."""
 
     def __call__(self, pairs: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Scores of the chosen and of the rejected responses of these pairs, float32 [P] each."""
@@ -81,7 +84,7 @@ class PairScores:
     def heads(self, pairs: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Scores of the same by every head of the model, float32 [P, H] each."""
         index = [2 * i for i in pairs] + [2 * i + 1 for i in pairs]
-        if not self._once:
+        if self._prompts is None:
             chosen, rejected = self._scores(index).chunk(2)
             return chosen, rejected
         index = [self._first[i] for i in index]
@@ -90,22 +93,50 @@ class PairScores:
         chosen, rejected = scores[[place[row] for row in index]].chunk(2)
         return chosen, rejected
 
+    def parts(self, pairs: Sequence[int], size: int | None) -> list[list[int]]:
+        """Places in `pairs` in parts of at most `size`, pairs of like length together; see `packing.cut`."""
+        prompts = None if self._prompts is None else [self._prompts[i] for i in pairs]
+        return cut([max(len(self._rows[2 * i]), len(self._rows[2 * i + 1])) for i in pairs], prompts, size)
+
+    def needed(self, pairs: Sequence[int]) -> int:
+        """Tokens of these pairs, each response with its prompt."""
+        return sum(len(self._rows[2 * i]) + len(self._rows[2 * i + 1]) for i in pairs)
+
     def _scores(self, index: Sequence[int]) -> Tensor:
         model = self._model
-        ids, mask = right_pad([self._rows[i] for i in index], self._pad_id)
-        ids, mask = ids.to(model.device), mask.to(model.device)
-        hidden = model.hidden(ids, mask) if model.boundary == 0 else model.top(self._trunk(index, ids, mask), mask)
-        last = last_hidden(hidden, mask)
-        return head_scores(model.linear, last if self._dropout is None else self._dropout.head(last))
+        keys = [i // 2 if self._prompts is None else self._prompts[i // 2] for i in index]
+        rows = [self._rows[i] for i in index]
+        batches = plan(rows, keys if self._packs else None, model.linear.in_features, self._pad_id, model.device)
+        self.computed += sum(batch.ids.numel() for batch in batches)
+        features = torch.cat([self._features(index, batch) for batch in batches])
+        order = [span.row for batch in batches for span in batch.spans]
+        features = features[sorted(range(len(order)), key=order.__getitem__)]
+        return head_scores(model.linear, features if self._dropout is None else self._dropout.head(features))
 
-    def _trunk(self, index: Sequence[int], ids: Tensor, mask: Tensor) -> Tensor:
-        kept = self._cache.find(index)
-        if kept is not None:
-            return kept
-        with torch.no_grad():
-            hidden = self._model.trunk(ids, mask)
-        for place, i in enumerate(index):
-            self._cache.keep(i, hidden[place, : len(self._rows[i])])
+    def _features(self, index: Sequence[int], batch: Batch) -> Tensor:
+        """What the head reads of the rows of a batch, [R, D], in the order of its spans."""
+        model = self._model
+        if not isinstance(model, ScalarModel):
+            return model.features(batch.ids, batch.mask)
+        trunk = self._trunk(model, index, batch) if model.boundary else None
+        hidden = model.hidden(batch.ids, batch.mask, batch.positions, trunk=trunk)
+        return hidden[[span.place for span in batch.spans], [span.last for span in batch.spans]]
+
+    def _trunk(self, model: ScalarModel, index: Sequence[int], batch: Batch) -> Tensor:
+        """[B, L, D] the shared layers' output: put together from what was kept, or computed and kept."""
+        kept = [self._cache.find(index[span.row]) for span in batch.spans]
+        found = [row for row in kept if row is not None]
+        if len(found) < len(kept):
+            with torch.no_grad():
+                hidden = model.trunk(batch.ids, batch.mask, batch.positions)
+            for span in batch.spans:
+                shared, rest = hidden[span.place, : span.shared], hidden[span.place, span.start : span.end]
+                self._cache.keep(index[span.row], torch.cat([shared, rest]))
+            return hidden
+        hidden = found[0].new_zeros(*batch.ids.shape, found[0].shape[-1])
+        for span, row in zip(batch.spans, found, strict=True):
+            hidden[span.place, : span.shared] = row[: span.shared]
+            hidden[span.place, span.start : span.end] = row[span.shared :]
         return hidden
 
 

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from trimtab.config.schema import PreferenceConfig
-from trimtab.data.records import Pair
+from trimtab.data.records import Pair, Response
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.encoder import EncoderScalar, ScoreCodec, ScoreModel, Start
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.seeds import numpy_stream, torch_stream
-from trimtab.models.tokens import TextCodec
 from trimtab.preference.dropout import Dropout
 from trimtab.preference.ensemble import PreferenceEnsemble
 from trimtab.preference.evaluation import pair_metrics
@@ -26,6 +26,7 @@ from trimtab.preference.length import fit_length
 from trimtab.preference.model import PreferenceModel
 from trimtab.preference.objective import Objective
 from trimtab.preference.pairs import PairScores, TrunkCache
+from trimtab.preference.rows import PairRows, check_teachable, readable, row_limit
 from trimtab.runs.run import Run
 from trimtab.training.precision import Precision
 from trimtab.training.supervised import fit
@@ -57,8 +58,8 @@ def split_by_prompt(pairs: Sequence[Pair], fraction: float, seed: int) -> tuple[
 
 def train(
     config: PreferenceConfig,
-    base: CausalModel,
-    codec: TextCodec,
+    base: Start,
+    codec: ScoreCodec,
     pairs: Sequence[Pair],
     *,
     run: Run | None = None,
@@ -72,11 +73,13 @@ def train(
 
     Args:
         config: the `[preference]` section.
-        base: the SFT model; it is not changed. With shared layers, only what lies above them is trained.
+        base: the SFT model or a backbone (`models.encoder.load_backbone`); it is not changed. With shared layers, only
+            what lies above them is trained.
         codec: its tokenizer.
-        pairs: labeled pairs; those of `config.validation_fraction` of the prompts are held out, the same ones for every
-            member. Training honours their weights; what is measured on held-out pairs counts every pair once. With
-            `config.patience`, training stops when their loss no longer falls, and the best weights are taken.
+        pairs: labeled pairs; those that are too long are left out with `config.too_long = "drop"`. Those of
+            `config.validation_fraction` of the prompts are held out, the same ones for every member. Training honours
+            their weights; what is measured on held-out pairs counts every pair once. With `config.patience`, training
+            stops when their loss no longer falls, and the best weights are taken.
         principle_weights: weight of each principle in the constitution, for `head_weights = "constitution"`; None: 1
             each.
 
@@ -85,12 +88,16 @@ def train(
         have been trained alone.
 
     Raises:
-        TrimtabError: too few prompts, a pair longer than `config.max_tokens`, or no pair with a weight.
+        TrimtabError: too few prompts, a pair longer than `config.max_tokens`, no pair with a weight, or none that
+            prefers one response to the other.
     """
     precision = precision or Precision("float32", base.device)
-    limit = min(config.max_tokens, base.context_length or config.max_tokens)
-    training, held_out = split_by_prompt(pairs, config.validation_fraction, seed)
-    lesson = _Lesson(config, base, codec, precision, limit, training, held_out, seed, principle_weights)
+    kept, rows = readable(config, base, codec, pairs)
+    of_pair = {id(pair): row for pair, row in zip(kept, rows, strict=True)}
+    training, held_out = split_by_prompt(kept, config.validation_fraction, seed)
+    rows = [of_pair[id(pair)] for pair in training]
+    check_teachable(training, rows)
+    lesson = _Lesson(config, base, codec, precision, training, rows, held_out, seed, principle_weights)
     models = [lesson.member(i, run) for i in range(config.members)]
     if len(models) == 1:
         return models[0]
@@ -105,24 +112,21 @@ class _Lesson:
     def __init__(
         self,
         config: PreferenceConfig,
-        base: CausalModel,
-        codec: TextCodec,
+        base: Start,
+        codec: ScoreCodec,
         precision: Precision,
-        limit: int,
         training: Sequence[Pair],
+        rows: list[PairRows],
         held_out: Sequence[Pair],
         seed: int,
         principle_weights: Mapping[str, float] | None,
     ) -> None:
-        self.config, self.base, self.codec, self.precision, self.limit = config, base, codec, precision, limit
-        self.held_out, self.seed = held_out, seed
-        probe = PreferenceModel(ScalarModel.from_causal(base, head_std="zero"), codec, precision, max_tokens=limit)
-        self.rows = [(probe.token_ids(p.prompt, p.chosen), probe.token_ids(p.prompt, p.rejected)) for p in training]
+        self.config, self.base, self.codec, self.precision, self.rows = config, base, codec, precision, rows
+        self.limit, self.held_out, self.seed = row_limit(config, base), held_out, seed
         tokens = None
         if config.length_debias != "none":
-            tokens = torch.tensor(
-                [[probe.response_tokens(p.prompt, r) for r in (p.chosen, p.rejected)] for p in training]
-            )
+            empty = [len(codec.pair_ids(p.prompt, Response(""))) for p in training]
+            tokens = torch.tensor([[len(r) - n for r in pair] for pair, n in zip(rows, empty, strict=True)])
         self.tokens, self.objective = tokens, Objective(config, training, tokens)
         prompts = {messages: i for i, messages in enumerate(dict.fromkeys(p.prompt.messages for p in training))}
         self.prompts = [prompts[p.prompt.messages] for p in training]
@@ -167,7 +171,7 @@ class _Lesson:
         )  # fmt: skip
         return self._finished(model, scorer)
 
-    def _finished(self, model: ScalarModel, scorer: PreferenceModel) -> PreferenceModel:
+    def _finished(self, model: ScoreModel, scorer: PreferenceModel) -> PreferenceModel:
         """The trained model with its heads named, and what length has to do with its scores taken out or set apart."""
         config = self.config
         scorer.length_heads = [self.objective.finish(model)]
@@ -196,14 +200,20 @@ class _Lesson:
         return [pair for pair, _ in drawn], [draw for _, draw in drawn]
 
 
-def _start(base: CausalModel, number: int, seed: int) -> ScalarModel:
+def _start(base: Start, number: int, seed: int) -> ScoreModel:
     """A model to train: the first from a head of zeros, the others from small random heads.
 
     From a head of zeros every pair starts at probability one half, whatever the scale of the model's hidden states.
-    Members that all started there would differ in the order of their pairs only.
+    Members that all started there would differ in the order of their pairs only. A backbone that scores already keeps
+    its head.
     """
-    if number == 0:
-        return ScalarModel.from_causal(base, head_std="zero")
-    width = int(base.hf.config.get_text_config().hidden_size)
     generator = torch_stream(seed, "pm", "head", number)
-    return ScalarModel.from_causal(base, head_std=_HEAD_STD / math.sqrt(width + 1), generator=generator)
+    if isinstance(base, CausalModel):
+        if number == 0:
+            return ScalarModel.from_causal(base, head_std="zero", generator=generator)
+        width = int(base.hf.config.get_text_config().hidden_size)
+        return ScalarModel.from_causal(base, head_std=_HEAD_STD / math.sqrt(width + 1), generator=generator)
+    model = base.fork(trainable=True)
+    if isinstance(model, EncoderScalar) and model.fresh:
+        model.draw_head(_HEAD_STD / math.sqrt(model.linear.in_features + 1) if number else 0.0, generator)
+    return model

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.encoder import EncoderScalar
 from trimtab.models.roles import Role
 from trimtab.runs.progress import progress
 from trimtab.runs.run import Run
@@ -51,7 +52,7 @@ class Recipe(Protocol):
 
 def fit(
     stage: str,
-    model: Role,
+    model: Role | EncoderScalar,
     loss_of: LossOf,
     examples: int,
     recipe: Recipe,
@@ -158,7 +159,7 @@ class _Best:
     def given_up(self) -> bool:
         return self.patience is not None and self.waited >= self.patience
 
-    def note(self, row: Mapping[str, float], model: Role) -> None:
+    def note(self, row: Mapping[str, float], model: Role | EncoderScalar) -> None:
         if self.patience is None:
             return
         if row["loss/validation"] < self.loss:
@@ -167,7 +168,7 @@ class _Best:
         else:
             self.waited += 1
 
-    def restore(self, model: Role) -> None:
+    def restore(self, model: Role | EncoderScalar) -> None:
         if self.weights:
             model.load_own_state(self.weights)
 
@@ -197,7 +198,9 @@ def _update(
     }
 
 
-def _checkpoint(book: _Book, model: Role, optimiser: Optimiser, precision: Precision, best: _Best, step: int) -> None:
+def _checkpoint(
+    book: _Book, model: Role | EncoderScalar, optimiser: Optimiser, precision: Precision, best: _Best, step: int
+) -> None:
     state = {
         "step": step,
         "model": model.own_state(),
@@ -210,7 +213,7 @@ def _checkpoint(book: _Book, model: Role, optimiser: Optimiser, precision: Preci
 
 
 def _resume(
-    book: _Book | None, model: Role, optimiser: Optimiser, precision: Precision, best: _Best, total: int
+    book: _Book | None, model: Role | EncoderScalar, optimiser: Optimiser, precision: Precision, best: _Best, total: int
 ) -> tuple[int, list[dict[str, float]]]:
     if book is None:
         return 0, []
