@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from trimtab.core.rewards import (
+    clip_outliers,
     clip_scores,
     penalise,
     sequence_rewards,
@@ -201,3 +202,38 @@ def test_half_precision_is_computed_in_float32() -> None:
     assert penalise(scores, torch.tensor([1]), torch.tensor([True]), -1.0).tolist() == [257.0]
     for result in (transform_scores(scores, "none"), clip_scores(scores, None), win_probability(scores, scores[None])):
         assert result.dtype == torch.float32
+
+
+def test_outliers_by_hand() -> None:
+    # median 3, absolute deviations 2 1 0 1 97: median 1; 1.4826 * 2 = 2.9652
+    scores, share = clip_outliers(torch.tensor([1.0, 2.0, 3.0, 4.0, 100.0]), 2.0)
+    torch.testing.assert_close(scores, torch.tensor([1.0, 2.0, 3.0, 4.0, 5.9652]))
+    assert share == pytest.approx(0.2)
+    even, _ = clip_outliers(torch.tensor([0.0, 1.0, 2.0, 3.0]), 0.5)  # median 1.5, deviation 1.4826
+    torch.testing.assert_close(even, torch.tensor([0.7587, 1.0, 2.0, 2.2413]))
+
+
+def test_outliers_of_equal_scores_are_left_alone() -> None:
+    scores = torch.tensor([2.0, 2.0, 2.0, 2.0, 9.0])
+    same, share = clip_outliers(scores, 3.0)
+    assert torch.equal(same, scores)
+    assert share == 0.0
+    with pytest.raises(TrimtabError, match="score_outlier_sds"):
+        clip_outliers(scores, 0.0)
+
+
+@given(
+    arrays(np.float32, st.integers(1, 30), elements=st.floats(-1e4, 1e4, width=32)),
+    st.floats(0.5, 10),
+)
+def test_outliers_keep_order_and_stay_within_reach(values, sds) -> None:
+    scores = torch.from_numpy(values)
+    clipped, share = clip_outliers(scores, sds)
+    wide = values.astype(np.float64)
+    middle = np.median(wide)
+    reach = sds * 1.4826 * np.median(np.abs(wide - middle))
+    expected = wide if reach == 0 else np.clip(wide, middle - reach, middle + reach)
+    np.testing.assert_allclose(clipped.numpy(), expected, rtol=1e-5, atol=1e-2)
+    order = torch.from_numpy(np.argsort(values, kind="stable"))
+    assert bool((clipped[order].diff() >= 0).all())
+    assert 0 <= share <= 1

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from trimtab.config.describe import fields, flatten, nearest_key, sections
-from trimtab.config.presets import PRESETS
 from trimtab.config.fields import LARGEST_WHOLE
+from trimtab.config.presets import PRESETS
 from trimtab.config.schema import Config
 from trimtab.config.template import write_toml
 from trimtab.errors import ErrorKind, TrimtabError

@@ -43,6 +43,9 @@ class PPOConfig(Section):
     """Scores are clipped to +- this, after normalisation and transform."""
     reward_whitening: bool = False
     """Token rewards (after KL) are scaled to unit variance over the batch, mean kept."""
+    score_outlier_sds: Positive | None = None
+    """Raw scores further than this from the batch's median, in standard deviations estimated from the median absolute
+    deviation, are moved there before anything else; none: never."""
     # KL
     kl_placement: Literal["token", "sequence_sum", "sequence_mean", "loss"] = "token"
     """Where KL enters: every token's reward, the score (summed or averaged over tokens), or the loss."""
@@ -78,6 +81,8 @@ class PPOConfig(Section):
     """Clip of the value around the rollout's value, in units of the returns (normalised: of their deviation)."""
     value_learning_rate: Positive = 1e-5
     """Peak learning rate of the value model."""
+    value_warmup_iterations: Whole = 0
+    """Iterations at the start that train the value model alone, so that the first advantages mean something."""
     value_coef: Positive | None = None
     """Weight of the value loss; only where gradient_clip is joint (elsewhere Adam undoes it: use
     value_learning_rate)."""
@@ -108,6 +113,23 @@ class PPOConfig(Section):
     """Epsilon of the clipped surrogate."""
     dual_clip: Annotated[float, Field(gt=1, allow_inf_nan=False)] | None = None
     """Bound c > 1 on the loss of a negative advantage; none = off."""
+    entropy_coef: NonNegative = 0.0
+    """Weight of the policy's mean entropy (nats a token), which is subtracted from the loss."""
+    max_update_kl: Positive | None = None
+    """The rest of an iteration's updates is left out once kl/update of one of them (nats a token) exceeds this; none:
+    never."""
+    max_skipped_updates: Whole = 0
+    """Updates in a row that may be skipped for a loss or gradient that is not finite, their batch kept in nonfinite/ of
+    the run, before the run stops; 0: the first one stops it. (float16 overflows are not among them: the loss scale sees
+    to those.)"""
+    language_data: str | None = None
+    """JSONL of demonstrations (`prompt`, `response`) whose language-model loss is mixed into every update (PPO-ptx)."""
+    language_coef: NonNegative = 1.0
+    """Weight of that loss, nats a response token."""
+    language_batch_size: Count = 8
+    """Demonstrations an update."""
+    reference_share: Fraction = 0.0
+    """After the last iteration the policy's weights become (1 - share) policy + share reference."""
     # safety and records
     checks: Literal["error", "warn"] = "error"
     """What a broken invariant (ratio 1, KL 0 at step 0, padding) does."""
@@ -131,8 +153,9 @@ class PPOConfig(Section):
         value_knobs = [
             k
             for k in ("value", "value_init", "value_normalisation", "value_clip_range", "value_learning_rate",
-                      "value_coef", "value_max_grad_norm", "gae_lambda", "gamma", "gradient_clip", "reward_whitening")
-            if getattr(self, k) != default[k].default
+                      "value_coef", "value_max_grad_norm", "value_warmup_iterations", "gae_lambda", "gamma",
+                      "gradient_clip", "reward_whitening")
+            if not self._at_default(k)
         ]  # fmt: skip
         return [
             (self.batch_size % self.responses_per_prompt != 0,
@@ -166,7 +189,15 @@ class PPOConfig(Section):
              'value_max_grad_norm has no effect with gradient_clip = "joint"'),
             (self.value == "prompt" and self.gae_lambda != default["gae_lambda"].default,
              'gae_lambda has no effect with value = "prompt"'),
+            (self.value_warmup_iterations >= self.iterations,
+             f"value_warmup_iterations = {self.value_warmup_iterations} leaves none of iterations = {self.iterations} "
+             "to train the policy"),
+            (self.language_data is None and not self._at_default("language_coef", "language_batch_size"),
+             "language_coef and language_batch_size have no effect without language_data"),
             (isinstance(self.reward, dict) and not self.reward, "reward is an empty table: name at least one scorer"),
             (self.score_transform == "win_probability" and self.score_normalisation != "none",
              'score_transform = "win_probability" compares raw scores: score_normalisation must be "none"'),
         ]  # fmt: skip
+
+    def _at_default(self, *names: str) -> bool:
+        return all(getattr(self, name) == type(self).model_fields[name].default for name in names)

@@ -13,6 +13,7 @@ from trimtab.core.masked import Number, keep, masked_mean, masked_sum, require_c
 from trimtab.errors import ErrorKind, TrimtabError
 
 __all__ = [
+    "clip_outliers",
     "clip_scores",
     "penalise",
     "sequence_rewards",
@@ -150,6 +151,34 @@ def win_probability(scores: Float[Tensor, " B"], reference_scores: Float[Tensor,
     if reference_scores.shape[1] == 0:
         raise TrimtabError(ErrorKind.FAILED, "no reference responses to compare with", "sample at least one a prompt")
     return torch.sigmoid(scores.float().unsqueeze(1) - reference_scores.float()).mean(dim=1)
+
+
+def clip_outliers(scores: Float[Tensor, " B"], sds: Number) -> tuple[Float[Tensor, " B"], float]:
+    """Move scores that are far from the rest to the edge of the rest.
+
+    The centre is the median, the deviation 1.4826 times the median absolute deviation (that of a normal distribution
+    with the same quartiles): neither is moved by the outliers themselves. Where more than half of the scores are equal
+    that deviation is 0 and says nothing; the scores are then returned as they are.
+
+    Args:
+        scores: [B] raw scores.
+        sds: how many deviations a score may lie from the median, above 0.
+
+    Returns:
+        The scores [B], and the share of them that was moved.
+
+    Raises:
+        TrimtabError: `sds` is not above 0.
+    """
+    if not sds > 0:
+        raise TrimtabError(ErrorKind.CONFIG, f"score_outlier_sds = {sds}", "it must be above 0")
+    # quantile, not median: of an even number of scores torch's median is the lower middle one
+    centre = scores.quantile(0.5)
+    reach = sds * 1.4826 * (scores - centre).abs().quantile(0.5)
+    if float(reach) == 0.0:
+        return scores, 0.0
+    clipped = scores.clamp(centre - reach, centre + reach)
+    return clipped, float((clipped != scores).float().mean())
 
 
 def clip_scores(scores: Float[Tensor, " B"], limit: Number | None) -> Float[Tensor, " B"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ class ResponseLogprobs(NamedTuple):
     logprobs: Tensor
     """float32 [B, T], nats."""
     entropy: Tensor | None
-    """float32 [B, T], nats, detached."""
+    """float32 [B, T], nats; without a gradient unless one was asked for."""
     logits: Tensor | None
     """float32 [B, T, V], divided by the temperature."""
 
@@ -35,7 +35,7 @@ def response_logprobs(
     temperature: float,
     *,
     trunk: Tensor | None = None,
-    want_entropy: bool = False,
+    want_entropy: bool | Literal["gradient"] = False,
     want_logits: bool = False,
 ) -> ResponseLogprobs:
     """Log-probability of every response token given what stands before it, over the full vocabulary.
@@ -47,7 +47,7 @@ def response_logprobs(
         prompt_width: S; T = L - S is at least 1.
         temperature: > 0; the one that responses are sampled at.
         trunk: the shared layers' output [B, L, D] for these ids, where it is known.
-        want_entropy: also the entropy of each position's distribution.
+        want_entropy: also the entropy of each position's distribution; "gradient": differentiable.
         want_logits: also all logits (B T V numbers).
 
     Returns:
@@ -65,7 +65,7 @@ def hidden_logprobs(
     targets: Tensor,
     temperature: float,
     *,
-    want_entropy: bool = False,
+    want_entropy: bool | Literal["gradient"] = False,
     want_logits: bool = False,
 ) -> ResponseLogprobs:
     """As `response_logprobs`, from the hidden states that predict the tokens.
@@ -94,17 +94,19 @@ def hidden_logprobs(
 
 
 def _piece(
-    model: CausalModel, hidden: Tensor, targets: Tensor, temperature: float, want_entropy: bool
+    model: CausalModel, hidden: Tensor, targets: Tensor, temperature: float, want_entropy: bool | Literal["gradient"]
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     logits = model.lm_logits(hidden).float()
     if temperature != 1.0:
         logits = logits / temperature
     # Fused log-softmax and gather, in float32 whatever autocast says.
     logprobs = -F.cross_entropy(logits, targets, reduction="none")
-    return logprobs, _entropy(logits) if want_entropy else None, logits
+    if not want_entropy:
+        return logprobs, None, logits
+    with torch.set_grad_enabled(want_entropy == "gradient" and torch.is_grad_enabled()):
+        return logprobs, _entropy(logits), logits
 
 
-@torch.no_grad()
 def _entropy(logits: Tensor) -> Tensor:
     logp = F.log_softmax(logits, dim=-1)
     return -(logp.exp() * logp).sum(-1)

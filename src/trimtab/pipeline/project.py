@@ -79,6 +79,12 @@ class Project:
         return read_demonstrations(self.file(data)) if data else []
 
     @cached_property
+    def language_demonstrations(self) -> list[Demonstration]:
+        """Demonstrations whose language-model loss PPO mixes in."""
+        data = self.config.ppo.language_data
+        return read_demonstrations(self.file(data)) if data else []
+
+    @cached_property
     def human_pairs(self) -> list[Pair]:
         """Pairs labeled by people, as they stand in their file."""
         name = self.config.preference.human

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from trimtab.config.fields import Section
 from trimtab.pipeline.project import Project
 from trimtab.runs.files import file_hash, stable_hash
 from trimtab.runs.manifest import StageStatus
@@ -130,6 +131,12 @@ def _label(project: Project) -> Any:
     }
 
 
+def _off(section: Section, options: set[str]) -> set[str]:
+    """Those of the options that are off: they change nothing, and a run from before them keeps its fingerprint."""
+    default = type(section)()
+    return {name for name in options if getattr(section, name) == getattr(default, name)}
+
+
 _COMBINATION = {"combine", "pessimism"}
 """Settings of the preference section that say how members' scores become one."""
 _OPTIONS = {
@@ -148,16 +155,25 @@ def _pm(project: Project) -> Any:
     return {"preference": config.model_dump(exclude=unread), "human": project.input_hash(config.human)}
 
 
+_STABILITY = {
+    "score_outlier_sds", "value_warmup_iterations", "entropy_coef", "max_update_kl", "max_skipped_updates",
+    "language_data", "language_coef", "language_batch_size", "reference_share",
+}  # fmt: skip
+"""Options of PPO that can be left off."""
+
+
 def _ppo(project: Project) -> Any:
     config = project.config
     # What is only recorded beside the training does not change it: no reason to train again.
-    recorded = {"checks", "checkpoint_every", "keep_checkpoints", "probe_prompts"}
+    unread = {"checks", "checkpoint_every", "keep_checkpoints", "probe_prompts"} | _off(config.ppo, _STABILITY)
     inputs: dict[str, Any] = {
-        "ppo": config.ppo.model_dump(exclude=recorded),
+        "ppo": config.ppo.model_dump(exclude=unread),
         "prompts": project.input_hash(config.prompts.train),
         "max_tokens": config.prompts.max_tokens,
         "code": project.code_hashes(reward_specs(project)),
     }
+    if config.ppo.language_data is not None:
+        inputs["language"] = project.input_hash(config.ppo.language_data)
     if config.preference.members > 1 and wants_preference_model(project):
         inputs["members"] = config.preference.model_dump(include=_COMBINATION)
     return inputs

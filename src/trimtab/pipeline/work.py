@@ -40,7 +40,7 @@ def run_sft(shop: Workshop) -> Result:
     if config.sft.source == "constitution":
         revisions, revised = revise(shop, base, codec)
         examples = sft.mix(revisions, examples, config.sft.demonstration_share, config.project.seed)
-    model = base.fork(trainable=True)
+    model = base.fork(trainable=True, generator=shop.adapters("sft"))
     sft.train(config.sft, model, codec, examples, run=shop.run, seed=config.project.seed, precision=shop.precision)
     shop.save_model(model, codec, "sft")
     return {
@@ -126,14 +126,14 @@ def run_ppo(shop: Workshop) -> Result:
     reference, codec = shop.reference()
     pm = shop.preference_model(reference) if wants_preference_model(shop.project) else None
     scorer = reward(shop.project, pm)
-    policy = reference.fork(trainable=True)
+    policy = reference.fork(trainable=True, generator=shop.adapters("policy"))
     probes = shop.project.held_out_prompts[: config.ppo.probe_prompts]
     beside = {measure.name: measure for measure in measures(shop.project)}
     held_out = ppo.HeldOut(probes, beside, config.ppo.checkpoint_every) if probes else None
     result = ppo.train(
         config.ppo, policy, codec, shop.project.prompts, scorer, preference=pm.model if pm else None, run=shop.run,
         seed=config.project.seed, precision=shop.precision, held_out=held_out,
-        callbacks=watchers(config),
+        callbacks=watchers(config), demonstrations=shop.project.language_demonstrations,
     )  # fmt: skip
     shop.save_model(policy, codec, "ppo")
     last = result.history[-1]
@@ -148,7 +148,7 @@ def run_ppo(shop: Workshop) -> Result:
 def run_eval(shop: Workshop) -> Result:
     config, target = shop.project.config, shop.run.artifact("eval")
     reference, codec = shop.reference()
-    policy, _ = shop.policy()
+    policy, _ = shop.policy(reference)
     independent = measures(shop.project)
     trained_on = reward(
         shop.project, shop.preference_model(reference) if wants_preference_model(shop.project) else None

@@ -79,13 +79,14 @@ def encode_prompts(
 
 
 class PromptOrder:
-    """An endless shuffled pass over n prompts: every pass is a new permutation, drawn from (seed, pass).
+    """An endless shuffled pass over n prompts (or other examples): every pass is a new permutation, drawn from
+    (seed, name, pass).
 
     The order is a function of the position alone, so a resumed run sees the prompts it would have seen.
     """
 
-    def __init__(self, n: int, seed: int) -> None:
-        self._n, self._seed = n, seed
+    def __init__(self, n: int, seed: int, name: str = "prompt-order") -> None:
+        self._n, self._seed, self._name = n, seed, name
         self._pass, self._permutation = -1, [0]
 
     def take(self, start: int, count: int) -> list[int]:
@@ -96,7 +97,7 @@ class PromptOrder:
         number, offset = divmod(position, self._n)
         if number != self._pass:
             self._pass = number
-            self._permutation = numpy_stream(self._seed, "prompt-order", str(number)).permutation(self._n).tolist()
+            self._permutation = numpy_stream(self._seed, self._name, str(number)).permutation(self._n).tolist()
         return self._permutation[offset]
 
 

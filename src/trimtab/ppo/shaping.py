@@ -1,7 +1,7 @@
 """Score shaping: what happens to a score between the scorer and the KL penalty.
 
-Order: normalisation -> transform (or win probability) -> clip -> penalties. Penalties come last, so that their unit is
-the one the advantages see.
+Order: outliers -> normalisation -> transform (or win probability) -> clip -> penalties. Penalties come last, so that
+their unit is the one the advantages see.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from trimtab.config.schema import PPOConfig
 from trimtab.core.normalisers import RunningMoments
-from trimtab.core.rewards import clip_scores, penalise, transform_scores, win_probability
+from trimtab.core.rewards import clip_outliers, clip_scores, penalise, transform_scores, win_probability
 from trimtab.data.records import Prompt
 from trimtab.errors import ErrorKind, TrimtabError
 
@@ -49,6 +49,8 @@ class ScoreShaper:
         self._reference_scores = reference_scores
         self._moments = RunningMoments()
         self._opponents: dict[str, list[float]] = {}
+        self.outliers: float | None = None
+        """Share of the scores shaped last that were outliers; None where they are left alone."""
 
     def calibrate(self, prompts: Sequence[Prompt]) -> None:
         """Measure the reference's scores once, where the config asks for fixed statistics."""
@@ -72,7 +74,10 @@ class ScoreShaper:
             finished: bool [B], whether the response ended with an EOS token.
         """
         config = self._config
-        shaped = self._normalise(scores.float())
+        raw = scores.float()
+        if config.score_outlier_sds is not None:
+            raw, self.outliers = clip_outliers(raw, config.score_outlier_sds)
+        shaped = self._normalise(raw)
         if config.score_transform == "win_probability":
             shaped = self._win_probability(shaped, self._opponent_scores(prompts).to(shaped.device))
         else:

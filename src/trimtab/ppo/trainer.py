@@ -12,7 +12,6 @@ Left out on purpose: other generation engines, more than one process.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,26 +21,26 @@ import torch
 from torch import Tensor
 
 from trimtab.config.schema import PPOConfig
-from trimtab.core.controllers import AdaptiveKL, FixedKL, KLController, ScheduledKL
-from trimtab.core.normalisers import RunningMoments
+from trimtab.data.demonstrations import Demonstration
 from trimtab.data.records import Prompt
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec
+from trimtab.ppo.building import language, make_controller, make_learner, warn_of_biased_penalty
 from trimtab.ppo.checks import Checks, logprob_gap, padding_gap
-from trimtab.ppo.experience import LogProbs, batch_logprobs, batch_trunk, batch_values, build_experience
+from trimtab.ppo.experience import Experience, LogProbs, batch_logprobs, batch_trunk, batch_values, build_experience
 from trimtab.ppo.measure import HeldOut, Probe, iteration_signals
 from trimtab.ppo.rollout import PromptOrder, Rollout, encode_prompts, sample_rollout
 from trimtab.ppo.shaping import CALIBRATION_RESPONSES, ScoreShaper
-from trimtab.ppo.update import Learner, update
+from trimtab.ppo.stability import keep_batch
+from trimtab.ppo.update import update
 from trimtab.runs.callbacks import Action, Callback, IterationView, StatefulCallback
 from trimtab.runs.progress import progress
 from trimtab.runs.run import Run
 from trimtab.scoring import Scorer, checked_scores
 from trimtab.scoring import signals as scorer_signals
 from trimtab.training.checkpoint import latest_checkpoint, load_checkpoint, prune, save_checkpoint, step_path
-from trimtab.training.optim import Optimiser
 from trimtab.training.precision import Precision
 
 __all__ = ["RUNTIME_KNOBS", "HeldOut", "PPOResult", "train"]
@@ -73,6 +72,7 @@ def train(
     precision: Precision | None = None,
     callbacks: Sequence[Callback] = (),
     held_out: HeldOut | None = None,
+    demonstrations: Sequence[Demonstration] = (),
 ) -> PPOResult:
     """Train `policy` in place against `scorer`; its state at the call is the reference.
 
@@ -87,12 +87,15 @@ def train(
         seed: all random streams derive from it.
         callbacks: see every iteration's signals and may return an `Action`.
         held_out: prompts and scorers measured beside the training, every so many iterations.
+        demonstrations: whose language-model loss is mixed in; those that `config.language_data` names.
 
     Raises:
         TrimtabError: kind config, data, reward, check or failed, each naming the culprit.
     """
-    _warn_of_biased_penalty(config)
-    trainer = _Trainer(config, policy, codec, prompts, scorer, preference, run, seed, precision, held_out)
+    warn_of_biased_penalty(config)
+    trainer = _Trainer(
+        config, policy, codec, prompts, scorer, preference, run, seed, precision, held_out, demonstrations
+    )
     return trainer.fit(callbacks)
 
 
@@ -109,6 +112,7 @@ class _Trainer:
         seed: int,
         precision: Precision | None,
         held_out: HeldOut | None,
+        demonstrations: Sequence[Demonstration],
     ) -> None:
         self.config, self.codec, self.scorer, self.run, self.seed = config, codec, scorer, run, seed
         self.precision = precision or Precision("float32", policy.device)
@@ -116,8 +120,15 @@ class _Trainer:
         self.prompts = encode_prompts(prompts, codec, policy.context_length, config.max_new_tokens)
         self.order = PromptOrder(len(prompts), seed)
         self.reference = policy.fork(trainable=False)
-        self.learner = self._learner(policy, preference)
-        self.controller = _controller(config)
+        drawn = torch_stream(seed, "value", "adapters")
+        self.learner = make_learner(config, policy, self.reference, preference, self.precision, drawn)
+        self.learner.keep = self._keep_batch
+        if demonstrations:
+            self.learner.language, self.learner.pad_id = (
+                language(config, policy, codec, demonstrations, seed),
+                codec.pad_id,
+            )
+        self.controller = make_controller(config)
         # a preference model that is calibrated knows what its margins mean
         self.shaper = ScoreShaper(config, self._reference_scores, getattr(scorer, "probability", None))
         self.checks = Checks(config.checks, self.precision.dtype)
@@ -125,27 +136,6 @@ class _Trainer:
         self.iteration = 0
         self.actions: list[dict[str, Any]] = []
         self.result = PPOResult(policy, self.learner.value)
-
-    def _learner(self, policy: CausalModel, preference: ScalarModel | None) -> Learner:
-        config = self.config
-        updates = config.iterations * config.epochs * config.minibatches
-
-        def optimiser(model: CausalModel | ScalarModel, learning_rate: float) -> Optimiser:
-            return Optimiser(
-                model, learning_rate, total_updates=updates, weight_decay=config.weight_decay, eps=config.adam_epsilon,
-                schedule=config.learning_rate_schedule, warmup_fraction=config.warmup_fraction,
-            )  # fmt: skip
-
-        value = None
-        optimisers = {"policy": optimiser(policy, config.learning_rate)}
-        if config.advantage == "gae":
-            if config.value_init == "preference" and preference is not None:
-                value = preference.fork(trainable=True)
-            else:
-                value = ScalarModel.from_causal(self.reference, head_std="zero")
-            optimisers["value"] = optimiser(value, config.value_learning_rate)
-        moments = RunningMoments() if config.value_normalisation else None
-        return Learner(policy, self.reference, value, optimisers, self.precision, moments)
 
     # ---- the loop
 
@@ -165,6 +155,8 @@ class _Trainer:
                 if last or self.iteration % self.config.checkpoint_every == 0:
                     self._checkpoint(callbacks)
                 bar.advance(1, score=signals["score/mean"], kl=signals["kl/reference"])
+        if self.config.reference_share:
+            self.learner.policy.mix_with(self.reference, self.config.reference_share)
         return self.result
 
     def _iterate(self) -> dict[str, float]:
@@ -183,15 +175,19 @@ class _Trainer:
             counted = experience.returns if self.config.value == "prompt" else experience.returns[rollout.response_mask]
             self.learner.moments.update(counted)
         scored = time.perf_counter()
+        warming_up = self.iteration < self.config.value_warmup_iterations
         stats = update(
-            self.learner, experience, self.config, beta, torch_stream(self.seed, "minibatch", self.iteration)
-        )
+            self.learner, experience, self.config, beta, torch_stream(self.seed, "minibatch", self.iteration),
+            train_policy=not warming_up,
+        )  # fmt: skip
         done = time.perf_counter()
         if stats.first_ratio_deviation is not None:
             self.checks.first_ratio(stats.first_ratio_deviation)
             checks["check/first_ratio_deviation"] = stats.first_ratio_deviation
         signals = iteration_signals(rollout, experience, logprobs, scores, shaped) | told
-        signals |= stats.signals() | checks | self.precision.signals()
+        signals |= stats.signals() | checks | self.precision.signals() | self.learner.noise.signals()
+        if self.shaper.outliers is not None:
+            signals["score/outlier_fraction"] = self.shaper.outliers
         signals |= {f"{name}/learning_rate": o.last_learning_rate for name, o in self.learner.optimisers.items()}
         signals["kl/beta"] = beta
         times = {
@@ -202,8 +198,14 @@ class _Trainer:
         }
         signals |= {f"time/{name}_s": seconds for name, seconds in times.items()}
         signals["rate/response_tokens_per_s"] = float(rollout.lengths.sum()) / times["iteration"]
-        self.controller.update(signals["kl/reference"], len(rollout.prompts))
+        if not warming_up:  # a policy that stands still says nothing about beta
+            self.controller.update(signals["kl/reference"], len(rollout.prompts))
         return signals
+
+    def _keep_batch(self, batch: Experience, gradients: Mapping[str, Tensor]) -> None:
+        if self.run is not None:
+            name = f"iteration-{self.iteration:06d}-skip-{self.precision.skipped}"
+            keep_batch(self.run.path / "nonfinite", name, batch, gradients)
 
     def _prompts_at(self, position: int, count: int) -> list[Prompt]:
         return [self.prompts.prompts[i] for i in self.order.take(position, count)]
@@ -317,6 +319,7 @@ class _Trainer:
             "optimisers": {name: optimiser.state_dict() for name, optimiser in learner.optimisers.items()},
             "controller": self.controller.state_dict(),
             "moments": learner.moments.state_dict() if learner.moments else {},
+            "noise": learner.noise.state_dict(),
             "shaper": self.shaper.state_dict(),
             "precision": self.precision.state_dict(),
         }
@@ -330,6 +333,7 @@ class _Trainer:
         self.controller.load_state_dict(state["controller"])
         if self.learner.moments is not None:
             self.learner.moments.load_state_dict(state["moments"])
+        self.learner.noise.load_state_dict(state["noise"])
         self.shaper.load_state_dict(state["shaper"])
         self.precision.load_state_dict(state["precision"])
 
@@ -379,29 +383,6 @@ class _Trainer:
         self._load_learning_state(load_checkpoint(path))
 
 
-def _warn_of_biased_penalty(config: PPOConfig) -> None:
-    """As a reward only k1 has the KL's gradient (see core.kl; a full KL even ignores the token it stands at)."""
-    if config.kl_placement != "loss" and config.kl_estimator != "k1" and config.beta > 0:
-        warnings.warn(
-            f'ppo.kl_estimator = "{config.kl_estimator}" as a reward does not have the gradient of the KL: use "k1", '
-            'or penalise the KL in the loss (ppo.kl_placement = "loss")',
-            RuntimeWarning,
-            stacklevel=3,
-        )
-
-
 def _stateful(callbacks: Sequence[Callback]) -> list[tuple[str, StatefulCallback]]:
     """The callbacks that have a state, by place and kind."""
     return [(f"{i} {type(c).__qualname__}", c) for i, c in enumerate(callbacks) if isinstance(c, StatefulCallback)]
-
-
-def _controller(config: PPOConfig) -> KLController:
-    # The settings' own rules guarantee what each controller needs; the assertions say so to the type checker.
-    if config.kl_controller == "adaptive":
-        assert config.kl_target_nats is not None
-        assert config.kl_horizon_episodes is not None
-        return AdaptiveKL(config.beta, config.kl_target_nats, config.kl_horizon_episodes)
-    if config.kl_controller == "scheduled":
-        assert config.beta_schedule is not None
-        return ScheduledKL(config.beta_schedule)
-    return FixedKL(config.beta)

@@ -7,7 +7,9 @@ gradients share one norm, and `value_coef` weighs between them.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -18,9 +20,11 @@ from trimtab.core.kl import kl_loss
 from trimtab.core.losses import policy_loss, value_loss
 from trimtab.core.masked import masked_average
 from trimtab.core.normalisers import RunningMoments
+from trimtab.models.language import Example, negative_log_likelihood
 from trimtab.models.logprobs import response_logprobs
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.ppo.experience import Experience, response_values
+from trimtab.ppo.stability import NoiseScale
 from trimtab.training.optim import Optimiser
 from trimtab.training.precision import Precision
 
@@ -32,7 +36,8 @@ class Learner:
     """What is trained, and with what.
 
     `value` is None for the critic-free advantages; `optimisers` are named `policy` and `value`; `moments` are the
-    statistics of the returns where value normalisation is on.
+    statistics of the returns where value normalisation is on; `language` draws the demonstrations of an update, by its
+    number, where their loss is mixed in; `keep` puts a minibatch aside, with the gradients, that is not finite.
     """
 
     policy: CausalModel
@@ -41,70 +46,120 @@ class Learner:
     optimisers: dict[str, Optimiser]
     precision: Precision
     moments: RunningMoments | None = None
+    language: Callable[[int], Sequence[Example]] | None = None
+    pad_id: int = 0
+    keep: Callable[[Experience, Mapping[str, Tensor]], None] | None = None
+    noise: NoiseScale = field(default_factory=NoiseScale)
 
 
 @dataclass
 class UpdateStats:
     """Means over the updates of an iteration, maxima, and what the very first minibatch showed."""
 
+    updates: int = 0
     sums: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     maxima: dict[str, float] = field(default_factory=dict)
     first_ratio_deviation: float | None = None
 
     def add(self, figures: dict[str, float]) -> None:
-        """Figures of one update."""
+        """Figures of one update that was made."""
+        self.updates += 1
         for key, value in figures.items():
             self.sums[key] += value
             self.counts[key] += 1
 
     def signals(self) -> dict[str, float]:
-        return {key: total / self.counts[key] for key, total in self.sums.items()} | self.maxima
+        means = {key: total / self.counts[key] for key, total in self.sums.items()}
+        return means | self.maxima | {"policy/updates": float(self.updates)}
 
 
 def update(
-    learner: Learner, experience: Experience, config: PPOConfig, beta: float, generator: torch.Generator
+    learner: Learner,
+    experience: Experience,
+    config: PPOConfig,
+    beta: float,
+    generator: torch.Generator,
+    *,
+    train_policy: bool = True,
 ) -> UpdateStats:
-    """Run `config.epochs` passes of `config.minibatches` updates each.
+    """Run `config.epochs` passes of `config.minibatches` updates each, or fewer with `config.max_update_kl`.
 
     Args:
         beta: KL coefficient of this iteration (used here only with `kl_placement = "loss"`).
         generator: shuffles the responses.
+        train_policy: False: the value model alone is trained.
     """
     stats = UpdateStats()
     for epoch in range(config.epochs):
         order = torch.randperm(len(experience), generator=generator).to(experience.ids.device)
         for index in order.chunk(config.minibatches):
-            figures = _accumulate(learner, experience, index, config, beta, stats, want_entropy=epoch == 0)
-            stats.add(figures | _step(learner, config))
+            pass_ = _Pass(learner, experience, index, config, beta, stats, train_policy)
+            figures = pass_.backward(want_entropy=epoch == 0)
+            norms = _step(pass_)
+            if norms is None:
+                continue
+            stats.add(figures | norms)
+            if config.max_update_kl is not None and figures.get("kl/update", 0.0) > config.max_update_kl:
+                return stats
     return stats
 
 
-def _accumulate(
-    learner: Learner,
-    experience: Experience,
-    index: Tensor,
-    config: PPOConfig,
-    beta: float,
-    stats: UpdateStats,
-    *,
-    want_entropy: bool,
-) -> dict[str, float]:
-    """Backward passes over the micro-batches of one minibatch; figures add up over them."""
-    figures: dict[str, float] = defaultdict(float)
-    tokens = experience.response_mask[index].sum()
-    for part in index.split(config.micro_batch_size or len(index)):
-        batch = experience.rows(part, cut_padding=learner.precision.dtype == "float32")
-        loss, found = _policy_part(learner, batch, config, beta, tokens, stats, want_entropy)
-        learner.precision.scale(loss).backward()
-        if learner.value is not None:
-            denominator = tokens if config.value == "token" else torch.tensor(float(len(index)), device=tokens.device)
-            loss, more = _value_part(learner, learner.value, batch, config, denominator)
-            learner.precision.scale(loss).backward()
-            found |= more
-        for key, value in found.items():
-            figures[key] += value
-    return dict(figures)
+@dataclass
+class _Pass:
+    """One update: the minibatch `index` of the experience."""
+
+    learner: Learner
+    experience: Experience
+    index: Tensor
+    config: PPOConfig
+    beta: float
+    stats: UpdateStats
+    train_policy: bool
+    first_norm: tuple[float, int] | None = None
+    """Norm of the policy's mean gradient over the first micro-batch, and its responses."""
+
+    def backward(self, *, want_entropy: bool) -> dict[str, float]:
+        """Backward passes over the micro-batches; figures add up over them."""
+        learner, config, index = self.learner, self.config, self.index
+        figures: dict[str, float] = defaultdict(float)
+        tokens = self.experience.response_mask[index].sum()
+        parts = index.split(config.micro_batch_size or len(index))
+        for part in parts:
+            batch = self.experience.rows(part, cut_padding=learner.precision.dtype == "float32")
+            found: dict[str, float] = {}
+            if self.train_policy:
+                loss, found = _policy_part(learner, batch, config, self.beta, tokens, self.stats, want_entropy)
+                learner.precision.scale(loss).backward()
+                if self.first_norm is None and len(parts) > 1:
+                    self._first(batch, tokens)
+            if learner.value is not None:
+                of_tokens = config.value == "token"
+                denominator = tokens if of_tokens else torch.tensor(float(len(index)), device=tokens.device)
+                loss, more = _value_part(learner, learner.value, batch, config, denominator)
+                learner.precision.scale(loss).backward()
+                found |= more
+            for key, value in found.items():
+                figures[key] += value
+        if self.train_policy and learner.language is not None:
+            figures |= self._language()
+        return dict(figures)
+
+    def _first(self, batch: Experience, tokens: Tensor) -> None:
+        norm = float(self.learner.optimisers["policy"].gradient_norm()) / self.learner.precision.loss_scale
+        share = float(batch.response_mask.sum()) / float(tokens)
+        if share > 0:  # the sum over the micro-batch was divided by the tokens of all: the mean over its own is wanted
+            self.first_norm = norm / share, len(batch)
+
+    def _language(self) -> dict[str, float]:
+        learner = self.learner
+        assert learner.language is not None
+        optimiser = learner.optimisers["policy"]
+        examples = learner.language(optimiser.updates + learner.precision.skipped)
+        with learner.precision.autocast():
+            loss, _ = negative_log_likelihood(learner.policy, learner.pad_id, examples)
+        learner.precision.scale(self.config.language_coef * loss).backward()
+        return {"policy/language_loss": float(loss.detach())}
 
 
 def _policy_part(
@@ -120,7 +175,8 @@ def _policy_part(
     with learner.precision.autocast():
         new = response_logprobs(
             learner.policy, batch.ids, batch.mask, batch.prompt_width, config.temperature, trunk=batch.trunk,
-            want_entropy=want_entropy, want_logits=in_loss and config.kl_estimator == "full",
+            want_entropy="gradient" if config.entropy_coef else want_entropy,
+            want_logits=in_loss and config.kl_estimator == "full",
         )  # fmt: skip
     mask = batch.response_mask
     out = policy_loss(
@@ -128,19 +184,24 @@ def _policy_part(
     )
     if stats.first_ratio_deviation is None:
         log_ratio = (new.logprobs.detach() - batch.old_logprobs)[mask]
-        stats.first_ratio_deviation = float(log_ratio.expm1().abs().max())
-    stats.maxima["policy/ratio_max"] = max(float(out.ratio_max), stats.maxima.get("policy/ratio_max", 0.0))
+        deviation = float(log_ratio.expm1().abs().max())
+        # one that is no number belongs to an update that will be skipped: the next one still starts at ratio 1
+        stats.first_ratio_deviation = deviation if math.isfinite(deviation) else None
+    stats.maxima["policy/ratio_max"] = max(stats.maxima.get("policy/ratio_max", 0.0), float(out.ratio_max))
     loss = out.loss
     if in_loss:
         loss = loss + beta * _kl_term(learner, batch, config, new.logits, new.logprobs, tokens)
+    entropy = None if new.entropy is None else masked_average(new.entropy, mask, tokens)
+    if config.entropy_coef and entropy is not None:
+        loss = loss - config.entropy_coef * entropy
     figures = {
         "policy/loss": float(loss.detach()),
         "policy/clip_fraction": float(out.clip_fraction),
         "policy/dual_clip_fraction": float(out.dual_clip_fraction),
         "kl/update": float(out.approx_kl),
     }
-    if new.entropy is not None:
-        figures["policy/entropy"] = float(masked_average(new.entropy, mask, tokens))
+    if entropy is not None and want_entropy:
+        figures["policy/entropy"] = float(entropy.detach())
     return loss, figures
 
 
@@ -178,11 +239,18 @@ def _value_part(
     return out.loss if config.value_coef is None else config.value_coef * out.loss, figures
 
 
-def _step(learner: Learner, config: PPOConfig) -> dict[str, float]:
-    optimisers = learner.optimisers
+def _step(of: _Pass) -> dict[str, float] | None:
+    """Clip and step; the gradients' norms, or None where the update was skipped because they are not finite."""
+    learner, config = of.learner, of.config
+    optimisers = {k: o for k, o in learner.optimisers.items() if of.train_policy or k != "policy"}
     for optimiser in optimisers.values():
         learner.precision.unscale(optimiser)
     norms = {name: optimiser.gradient_norm() for name, optimiser in optimisers.items()}
+    if of.first_norm is not None and config.language_data is None and bool(norms["policy"].isfinite()):
+        learner.noise.add(of.first_norm[0], float(norms["policy"]), of.first_norm[1], len(of.index))
+    finite = all(bool(norm.isfinite()) for norm in norms.values())
+    if not finite and learner.precision.dtype != "float16" and learner.keep is not None:
+        learner.keep(of.experience.rows(of.index, cut_padding=False), _gradients(learner))
     if config.gradient_clip == "joint":
         joint = torch.stack(list(norms.values())).norm()
         bounds = dict.fromkeys(norms, (joint, config.max_grad_norm))
@@ -191,5 +259,16 @@ def _step(learner: Learner, config: PPOConfig) -> dict[str, float]:
         bounds = {name: (norm, of_value if name == "value" else config.max_grad_norm) for name, norm in norms.items()}
     for name, (norm, bound) in bounds.items():
         optimisers[name].scale_gradients(norm, bound)
-    learner.precision.step(list(optimisers.values()))
-    return {f"{name}/gradient_norm": float(norm) for name, norm in norms.items()}
+    moved = learner.precision.step(list(optimisers.values()), config.max_skipped_updates)
+    return {f"{name}/gradient_norm": float(norm) for name, norm in norms.items()} if moved else None
+
+
+def _gradients(learner: Learner) -> dict[str, Tensor]:
+    models = {"policy": learner.policy, "value": learner.value}
+    return {
+        f"{role}/{name}": parameter.grad
+        for role, model in models.items()
+        if model is not None
+        for name, parameter in model.own_parameters()
+        if parameter.grad is not None
+    }

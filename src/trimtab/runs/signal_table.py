@@ -73,7 +73,10 @@ _PPO = [
          "reward-scale", "reward-noise", "no-reward-signal", "pm-score-collapse"),
     _ppo("score/min", "score", "Lowest raw score of the batch."),
     _ppo("score/max", "score", "Highest raw score of the batch."),
-    _ppo("score/<name>", "score", "Mean score of one scorer of a mixture, before its weight.", None, None,
+    _ppo("score/outlier_fraction", "fraction", "Share of the batch's raw scores that ppo.score_outlier_sds moved.",
+         Band(0, 0.05), _HEURISTIC, "reward-noise"),
+    _ppo("score/<name>", "score", "Mean score of one scorer of a mixture, before its weight; of one head of a preference "
+         "model with several (score/<principle>).", None, None,
          "reward-hacking"),
     _ppo("score/disagreement", "score", "Standard deviation of the score over the members of an ensemble, mean over "
          "the batch; it rises where the policy goes to what the members were not trained on."),
@@ -113,6 +116,12 @@ _PPO = [
          "above 10 is a blow-up", "ratio-blow-up"),
     _ppo("policy/gradient_norm", "1", "Norm of the policy's gradient before clipping, mean over updates.",
          Band(0, 100), "median .1-10 healthy, above 100 exploding", "exploding-gradients", "no-gradient", "nan-inf"),
+    _ppo("policy/updates", "1", "Updates that were made in the iteration: fewer than epochs x minibatches where "
+         "ppo.max_update_kl ended it or updates were skipped."),
+    _ppo("policy/gradient_noise_scale", "responses", "About how many responses an update can average before more of "
+         "them stop helping; running estimate, logged where there are micro-batches."),
+    _ppo("policy/language_loss", "nats/token", "Language-model loss of the demonstrations that ppo.language_data mixes "
+         "in, mean over updates."),
     _ppo("policy/learning_rate", "1", "Learning rate of the policy's last update."),
     # value model
     _ppo("value/loss", "reward^2", "Squared error of the value model against the returns, mean over updates.", None,
@@ -210,6 +219,15 @@ _PM = [
         "pm-low-accuracy"),
     _pm("margin/mean", "score", "Mean score of chosen minus rejected on held-out pairs.", Band(0.05, None),
         _HEURISTIC, "pm-score-collapse"),
+    _pm("tokens/needed", "tokens/pair", "Tokens of a pair, each response read with its prompt, mean over the update."),
+    _pm("tokens/computed", "tokens/pair", "Tokens that the model computed for a pair, padding included; fewer than "
+        "needed where a prompt is computed once for both responses."),
+    _pm("loss/principles", "nats", "Sum over the principles of the loss of each one's head, of each update's pairs "
+        "(preference.principle_heads)."),
+    _pm("length/score_correlation", "1", "Correlation of the score with the tokens of the response over an update "
+        "(length_debias = \"two-head\").", Band(-0.3, 0.3), _HEURISTIC),
+    _pm("length/head_correlation", "1", "The same of the head that is to hold the length, and that is thrown away.",
+        Band(0.5, 1), _HEURISTIC),
     _pm("margin/std", "score", "Population standard deviation of the margins.", Band(0.05, None), _HEURISTIC,
         "pm-score-collapse"),
     _pm("margin/length_correlation", "1", "Spearman correlation of the margin with the difference in length.",

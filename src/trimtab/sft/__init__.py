@@ -14,22 +14,16 @@ import torch
 from torch import Tensor
 
 from trimtab.config.schema import SFTConfig
-from trimtab.core.masked import masked_mean
 from trimtab.data.demonstrations import Demonstration
-from trimtab.data.records import Response
-from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.models.logprobs import response_logprobs
+from trimtab.models.language import encode_demonstrations, negative_log_likelihood
 from trimtab.models.roles import CausalModel
-from trimtab.models.tokens import TextCodec, left_pad, right_pad
+from trimtab.models.tokens import TextCodec
 from trimtab.runs.run import Run
 from trimtab.sft.examples import mix, split_by_prompt
 from trimtab.training.precision import Precision
 from trimtab.training.supervised import fit
 
 __all__ = ["mix", "split_by_prompt", "train"]
-
-Example = tuple[list[int], list[int]]
-"""Token ids of a prompt and of its response, EOS included."""
 
 
 def train(
@@ -62,11 +56,11 @@ def train(
     """
     precision = precision or Precision("float32", model.device)
     training, held_out = split_by_prompt(demonstrations, config.validation_fraction, seed)
-    examples, validation = (_examples(model, codec, part) for part in (training, held_out))
+    examples, validation = (encode_demonstrations(model, codec, part, "sft.data") for part in (training, held_out))
 
     def loss_of(index: list[int]) -> tuple[Tensor, dict[str, float]]:
         with precision.autocast():
-            loss, tokens = _negative_log_likelihood(model, codec, [examples[i] for i in index])
+            loss, tokens = negative_log_likelihood(model, codec.pad_id, [examples[i] for i in index])
         return loss, {"tokens": tokens}
 
     @torch.no_grad()
@@ -74,7 +68,9 @@ def train(
         total = counted = 0.0
         for start in range(0, len(validation), config.batch_size):
             with precision.autocast():
-                loss, tokens = _negative_log_likelihood(model, codec, validation[start : start + config.batch_size])
+                loss, tokens = negative_log_likelihood(
+                    model, codec.pad_id, validation[start : start + config.batch_size]
+                )
             total, counted = total + float(loss) * tokens, counted + tokens
         return {"loss/validation": total / counted}
 
@@ -83,33 +79,3 @@ def train(
         validate=validate if validation else None, patience=config.patience,
     )  # fmt: skip
     return model
-
-
-def _examples(model: CausalModel, codec: TextCodec, demonstrations: Sequence[Demonstration]) -> list[Example]:
-    examples = []
-    for d in demonstrations:
-        prompt, response = codec.prompt_ids(d.prompt), codec.response_ids(Response(d.response), d.prompt.id)
-        _check_length(d.prompt.id, len(prompt), len(response), model.context_length)
-        examples.append((prompt, response))
-    return examples
-
-
-def _check_length(prompt_id: str, prompt: int, response: int, context: int | None) -> None:
-    if context is not None and prompt + response > context:
-        raise TrimtabError(
-            ErrorKind.DATA,
-            f'demonstration of prompt "{prompt_id}": {prompt + response} tokens ({prompt} of the prompt, {response} of '
-            f"the response with EOS), the model's context holds {context}",
-            "shorten or leave out the demonstration in the file that sft.data names, or take a model with a longer "
-            "context",
-        )
-
-
-def _negative_log_likelihood(model: CausalModel, codec: TextCodec, examples: Sequence[Example]) -> tuple[Tensor, float]:
-    """Mean over the response tokens of B examples, a scalar in nats a token, and how many tokens those are."""
-    prompts, prompt_mask = left_pad([prompt for prompt, _ in examples], codec.pad_id)
-    responses, response_mask = right_pad([response for _, response in examples], codec.pad_id)
-    ids = torch.cat([prompts, responses], dim=1).to(model.device)
-    mask = torch.cat([prompt_mask, response_mask], dim=1).to(model.device)
-    logprobs = response_logprobs(model, ids, mask, prompts.shape[1], 1.0).logprobs
-    return -masked_mean(logprobs, response_mask.to(model.device)), float(response_mask.sum())
