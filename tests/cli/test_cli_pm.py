@@ -12,7 +12,7 @@ import pytest
 from trimtab import preference
 from trimtab.data.pairs import write_pairs
 from trimtab.data.records import Message, Pair, Prompt, Response
-from trimtab.pipeline.pm_results import seen_by_the_doctor
+from trimtab.pipeline.pm_doctor import seen_by_the_doctor
 from trimtab.pipeline.project import Project
 from trimtab.pipeline.stages import plan
 from trimtab.preference import Calibration
@@ -50,8 +50,7 @@ def test_calibrate_says_first_whether_it_helped_and_where_it_is_kept(trimtab, ca
     assert json.loads(kept.read_text())["data"] == "abc"
     assert done.err.splitlines() == ["pairs: held_out.jsonl", f"kept in {kept}"]
     facts = read_facts(Run.open(calibrated / "runs" / "main"))
-    assert (_calibration(facts) or "").startswith("temperature, temperature 2.")
-    assert "fitted on 300 pairs; ECE 0.1" in (_calibration(facts) or "")
+    assert (_calibration(facts) or "").startswith("temperature, T 2.")
     kept.write_text("{")
     assert _calibration(facts) == "cannot be read"
 
@@ -140,7 +139,7 @@ def test_probe_as_json_and_healthy(trimtab, project, probed):
 
 def test_the_doctor_sees_the_scores_of_the_pairs():
     report = preference.probe(Wrong(), some_pairs() * 3, most=10, resamples=20)
-    seen = {f.id: f for f in seen_by_the_doctor(report, some_pairs() * 3)}
+    seen = {f.id: f for f in seen_by_the_doctor(some_pairs() * 3, report.pair_scores)}
     assert seen["pm-low-accuracy"].severity == "critical"
     assert seen["pm-low-accuracy"].evidence
     both = report.with_faults(list(seen.values()))

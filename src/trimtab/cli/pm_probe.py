@@ -34,17 +34,26 @@ def probe(
     most: Annotated[
         int, typer.Option("--responses", min=10, metavar="N", help="Responses to edit, each about twenty times.")
     ] = 100,
+    edits: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TOML with edits of your own, beside or in place of the built-in ones."),
+    ] = None,
+    training: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The pairs that the model was trained on; default: the run's."),
+    ] = None,
     as_json: JsonOutput = False,
     quiet: Quiet = False,
 ) -> None:
     """Say what buys score: length, flattery, hedging, format, phrases, spelling; with tests and intervals.
 
-    Responses of the pairs are edited in one thing at a time and scored again. Faults carry the doctor's names:
+    Responses of the pairs are edited in one thing at a time and scored again; the pairs that the model was trained on
+    show overfitting, wrong labels and repeats. Faults carry the doctor's names:
     trimtab explain NAME tells more. Exit code: 0 nothing found, 3 a fault.
     """
     from trimtab.pipeline.probing import probe_preference_model
 
-    path, report = probe_preference_model(target, name, settings or [], data, most=most)
+    path, report = probe_preference_model(target, name, settings or [], data, most=most, edits=edits, training=training)
     if as_json:
         output.emit_json({"path": str(target), "data": str(path), **report.as_dict()})
     else:

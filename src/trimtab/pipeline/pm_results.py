@@ -13,14 +13,11 @@ from typing import Any
 
 from trimtab import preference
 from trimtab.data.records import Pair
-from trimtab.doctor.driver import diagnose_materials
-from trimtab.doctor.judgments import from_records
-from trimtab.doctor.messages.catalogue import render
 from trimtab.errors import TrimtabError
 from trimtab.figures import finite
 from trimtab.pipeline.build import Workshop
 from trimtab.pipeline.model_card import model_card
-from trimtab.preference.probes import Fault
+from trimtab.pipeline.pm_doctor import seen_by_the_doctor, seen_in_training_pairs
 from trimtab.runs.files import atomic_write_text, file_hash, read_json, write_json, write_jsonl
 from trimtab.runs.run import Run
 
@@ -30,7 +27,6 @@ __all__ = [
     "SCORES",
     "keep_calibration",
     "keep_probe",
-    "seen_by_the_doctor",
     "study",
     "write_card",
 ]
@@ -39,8 +35,12 @@ CALIBRATION, PROBE, SCORES, HELD_OUT = "calibration.json", "probe.json", "scores
 CARD = "README.md"
 
 
-def study(shop: Workshop, model: preference.PreferenceModel, held_out: Sequence[Pair]) -> None:
+def study(
+    shop: Workshop, model: preference.PreferenceModel, held_out: Sequence[Pair], training: Sequence[Pair] = ()
+) -> None:
     """Calibrate and probe a model that was just trained and saved, on the pairs that it was not trained on.
+
+    What it was trained on shows overfitting, wrong labels and repeats, which are among the faults.
 
     The calibration is kept beside the model where `preference.calibrated_score` asks for it; `preference.
     probe_responses` says how many responses are edited.
@@ -59,7 +59,8 @@ def study(shop: Workshop, model: preference.PreferenceModel, held_out: Sequence[
         keep_calibration(shop.run, report, kept=config.calibrated_score)
     if config.probe_responses:
         probed = preference.probe(model, held_out, most=config.probe_responses, seed=seed)
-        probed = probed.with_faults(seen_by_the_doctor(probed, held_out))
+        probed = probed.with_faults(seen_by_the_doctor(held_out, probed.pair_scores))
+        probed = probed.with_faults(seen_in_training_pairs(model, training, held_out, probed.pair_scores))
         keep_probe(shop.run, probed, directory / HELD_OUT, model.combination)
 
 
@@ -84,26 +85,6 @@ def keep_probe(run: Run, report: preference.ProbeReport, data: Path, combination
         "scores": combination,
     }  # fmt: skip
     write_json(run.artifact("pm") / PROBE, {**about, **finite(report.as_dict())})
-
-
-def seen_by_the_doctor(report: preference.ProbeReport, pairs: Sequence[Pair]) -> list[Fault]:
-    """What the doctor finds in the scores of the pairs, in its own words."""
-    records: list[dict[str, Any]] = [
-        {
-            "id": pair.id, "prompt": pair.prompt.text, "chosen": pair.chosen.text, "rejected": pair.rejected.text,
-            "chosen_score": float(chosen), "rejected_score": float(rejected),
-        }
-        for pair, (chosen, rejected) in zip(pairs, report.pair_scores, strict=True)
-        if pair.p_chosen is None or pair.p_chosen > 0.5
-    ]  # fmt: skip
-    material = from_records(records, "pairs") if records else None
-    if material is None:
-        return []
-    return [
-        Fault(finding.id, finding.severity.value, render(finding.evidence[0].text) if finding.evidence else "")
-        for finding in diagnose_materials([material]).findings
-        if finding.id.startswith("pm-")
-    ]
 
 
 def write_card(run: Run, result: Mapping[str, Any] | None = None) -> None:

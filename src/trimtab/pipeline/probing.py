@@ -9,10 +9,14 @@ from trimtab import preference
 from trimtab.data.pairs import read_pairs
 from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.models.loading import load_codec, load_scalar, pick_device
+from trimtab.models.encoder import load_scorer
+from trimtab.models.loading import pick_device
 from trimtab.pipeline.evaluate import preference_model_and_pairs
-from trimtab.pipeline.pm_results import keep_probe, seen_by_the_doctor, write_card
+from trimtab.pipeline.pm_doctor import seen_by_the_doctor, seen_in_training_pairs
+from trimtab.pipeline.pm_results import keep_probe, write_card
 from trimtab.pipeline.project import CONFIG_NAME, Project
+from trimtab.preference.probes import read_edits
+from trimtab.preference.probes.edits_file import BUILT_IN
 from trimtab.runs.run import Run
 from trimtab.scoring import Scorer
 from trimtab.training.precision import Precision
@@ -21,8 +25,9 @@ __all__ = ["probe_preference_model"]
 
 
 def probe_preference_model(
-    target: Path, name: str, settings: Sequence[str] = (), data: Path | None = None, *, most: int = 100
-) -> tuple[Path, preference.ProbeReport]:
+    target: Path, name: str, settings: Sequence[str] = (), data: Path | None = None, *, most: int = 100,
+    edits: Path | None = None, training: Path | None = None,
+) -> tuple[Path, preference.ProbeReport]:  # fmt: skip
     """Probe a preference model.
 
     Args:
@@ -31,6 +36,8 @@ def probe_preference_model(
         settings: `--set` of a project.
         data: a pairs file; None: the pairs that the run held out.
         most: responses that are edited.
+        edits: a file of edits, see `read_edits`; None: the built-in ones.
+        training: the pairs that the model was trained on; None: of a project those of the run.
 
     Returns:
         The pairs file, and the report, with the faults that only the doctor names among its faults. Of a run, it is
@@ -39,18 +46,37 @@ def probe_preference_model(
     Raises:
         TrimtabError: there is no model, no pairs, or they cannot be used.
     """
+    own = BUILT_IN if edits is None else read_edits(edits)
+    trained_on = None if training is None else read_pairs(training)
     if target.name == CONFIG_NAME or (target / CONFIG_NAME).is_file():
         project = Project.open(target, list(settings))
         path, pairs, model = preference_model_and_pairs(project, name, data)
-        report = preference.probe(model, pairs, most=most, seed=project.config.project.seed)
-        report = report.with_faults(seen_by_the_doctor(report, pairs))
         run = Run.open(project.runs / name)
+        report = preference.probe(model, pairs, most=most, seed=project.config.project.seed, edits=own)
+        report = _diagnosed(report, model, pairs, _trained_on(run) if trained_on is None else trained_on)
         keep_probe(run, report, path, model.combination)
         write_card(run)
         return path, report
     path, pairs, scorer = _of_directory(target, data)
-    report = preference.probe(scorer, pairs, most=most)
-    return path, report.with_faults(seen_by_the_doctor(report, pairs))
+    report = preference.probe(scorer, pairs, most=most, edits=own)
+    return path, _diagnosed(report, scorer, pairs, trained_on or [])
+
+
+def _diagnosed(
+    report: preference.ProbeReport, scorer: Scorer, pairs: Sequence[Pair], training: Sequence[Pair]
+) -> preference.ProbeReport:
+    """With what the doctor names."""
+    report = report.with_faults(seen_by_the_doctor(pairs, report.pair_scores))
+    return report.with_faults(seen_in_training_pairs(scorer, training, pairs, report.pair_scores))
+
+
+def _trained_on(run: Run) -> list[Pair]:
+    """Labeled pairs of the run that were not held out; none where it keeps no labels."""
+    labeled, held_out = run.artifact("label") / "pairs.jsonl", run.artifact("pm") / "held_out.jsonl"
+    if not labeled.is_file() or not held_out.is_file():
+        return []
+    apart = {pair.prompt.messages for pair in read_pairs(held_out)}
+    return [pair for pair in read_pairs(labeled) if pair.prompt.messages not in apart]
 
 
 def _of_directory(target: Path, data: Path | None) -> tuple[Path, list[Pair], Scorer]:
@@ -65,5 +91,5 @@ def _of_directory(target: Path, data: Path | None) -> tuple[Path, list[Pair], Sc
     precision = Precision("float32", pick_device("auto"))
     if (target / "trimtab.json").is_file():
         return data, pairs, preference.load_preference(target, precision)
-    codec = load_codec(str(target))
-    return data, pairs, preference.PreferenceModel(load_scalar(target, device=precision.device), codec, precision)
+    model, codec = load_scorer(target, device=precision.device)
+    return data, pairs, preference.PreferenceModel(model, codec, precision)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["EDITS", "NEUTRAL", "PHRASES", "Edit", "append", "is_chinese"]
+__all__ = ["EDITS", "NEUTRAL", "PHRASES", "Edit", "Kind", "append", "is_chinese", "phrase"]
 
 Kind = Literal["style", "length", "damage", "identity", "surface"]
 

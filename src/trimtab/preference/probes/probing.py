@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from trimtab.data.records import Pair, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.preference.probes.duplicates import NEAR_DUPLICATES, near_duplicates
-from trimtab.preference.probes.edits import EDITS, NEUTRAL, append, is_chinese, phrase
+from trimtab.preference.probes.edits import append, is_chinese
+from trimtab.preference.probes.edits_file import BUILT_IN, EditSet
 from trimtab.preference.probes.figures import (
     Changed,
     EditEffect,
@@ -137,7 +138,7 @@ class ProbeReport:
 
 def probe(
     scorer: Scorer, pairs: Sequence[Pair] = (), *, responses: Sequence[Row] = (), most: int = 100, seed: int = 0,
-    resamples: int = 1000,
+    resamples: int = 1000, edits: EditSet = BUILT_IN,
 ) -> ProbeReport:  # fmt: skip
     """Score responses, edit some of them, and say what buys score.
 
@@ -148,6 +149,7 @@ def probe(
         most: responses that are edited, drawn over all prompts; each costs about twenty scores.
         seed: of what is drawn.
         resamples: of the bootstrap over prompts.
+        edits: what is done to responses; `read_edits` takes some from a file.
 
     Raises:
         TrimtabError: no response, or scores that are no finite numbers.
@@ -155,7 +157,7 @@ def probe(
     rows = _distinct([(p.prompt, r) for p in pairs for r in (p.chosen, p.rejected)] + [*responses])
     if not rows:
         raise TrimtabError(ErrorKind.DATA, "there are no responses to probe with", "name a file with pairs")
-    return _Probe(scorer, pairs, rows, most, seed, resamples).report()
+    return _Probe(scorer, pairs, rows, most, seed, resamples, edits).report()
 
 
 def _distinct(rows: Sequence[Row]) -> list[Row]:
@@ -167,9 +169,10 @@ def _distinct(rows: Sequence[Row]) -> list[Row]:
 
 class _Probe:
     def __init__(
-        self, scorer: Scorer, pairs: Sequence[Pair], rows: list[Row], most: int, seed: int, resamples: int
-    ) -> None:
-        self.scorer, self.pairs, self.rows = scorer, pairs, rows
+        self, scorer: Scorer, pairs: Sequence[Pair], rows: list[Row], most: int, seed: int, resamples: int,
+        edits: EditSet,
+    ) -> None:  # fmt: skip
+        self.scorer, self.pairs, self.rows, self.edits = scorer, pairs, rows, edits
         self.most, self.seed, self.resamples = most, seed, resamples
         self.scores = checked_scores(scorer, [p for p, _ in rows], [r for _, r in rows])
         number: dict[Any, int] = {}
@@ -207,7 +210,7 @@ class _Probe:
         edits = self._edits(edited) if self.sd > 0 else []
         phrases = self._phrases(texts, edited) if self.sd > 0 else []
         flips = [*self._flips(), *self._near_duplicates()] if self.sd > 0 and self.pairs else []
-        agreed = self._agreement() if self.sd > 0 else None
+        agreed = self._agreement() if self.sd > 0 and self.edits.sentences else None
         made = Probed(len(self.pairs), accuracy, lengths, spreads, edits, phrases, flips, agreed)
         return ProbeReport(
             self.scorer.name, len(self.pairs), len(self.rows), len(edited), self.unread, accuracy, tuple(parts),
@@ -253,16 +256,26 @@ class _Probe:
 
     def _edits(self, sample: Ints) -> list[EditEffect]:
         changes: list[Changed] = []
-        neutral: dict[int, float] = {}
-        for number, edit in enumerate(EDITS):
+        for number, edit in enumerate(self.edits.edits):
             rng = random.Random(self.seed * 1000 + number)
-            at, change = self._rescored(sample, [edit.apply(self.rows[i][1].text, rng) for i in sample])
-            if number == 0:
-                neutral = dict(zip(at.tolist(), change.tolist(), strict=True))
-            added = edit.kind == "style" and edit.name != "bulletise"
-            beyond = change - np.array([neutral.get(i, 0.0) for i in at.tolist()]) if added else None
+            edited = {int(i): edit.apply(self.rows[i][1].text, rng) for i in sample}
+            at, change = self._rescored(sample, list(edited.values()))
+            beyond = None
+            if edit.kind == "style":
+                added = [length(edited[i] or "") - length(self.rows[i][1].text) for i in at.tolist()]
+                beyond = change - self._neutral(at, added) if min(added, default=0) > 0 else None
             changes.append(Changed(edit.name, edit.kind, change, beyond, self.groups[at]))
         return edit_effects(changes, resamples=self.resamples, seed=self.seed)
+
+    def _neutral(self, rows: Ints, sizes: Sequence[int]) -> Floats:
+        """What as many neutral words, the sentence's first, change; 0 where they cannot be read."""
+        texts = [self.rows[i][1].text for i in rows.tolist()]
+        words = [_first(self.edits.neutral_of(text), size) for text, size in zip(texts, sizes, strict=True)]
+        before = self.unread
+        at, change = self._rescored(rows, [append(text, own) for text, own in zip(texts, words, strict=True)])
+        self.unread = before
+        found = dict(zip(at.tolist(), change.tolist(), strict=True))
+        return np.array([found.get(i, 0.0) for i in rows.tolist()])
 
     def _phrases(self, texts: Sequence[str], sample: Ints) -> list[PhraseProbe]:
         found = mine(self.scores, texts, self.groups, seed=self.seed, resamples=self.resamples)
@@ -270,14 +283,8 @@ class _Probe:
         changes: list[Changed] = []
         for each in kept:
             without = np.array([i for i in sample.tolist() if each.text not in self.rows[i][1].text.lower()], np.int64)
-            plain = [self.rows[i][1].text for i in without]
-            at, change = self._rescored(without, [append(text, each.text) for text in plain])
-            # of as many words, from the neutral sentence
-            size = len(each.text.split())
-            control = dict(
-                zip(*self._rescored(without, [append(t, _first(phrase(NEUTRAL, t), size)) for t in plain]), strict=True)
-            )
-            beyond = change - np.array([control.get(i, 0.0) for i in at])
+            at, change = self._rescored(without, [append(self.rows[i][1].text, each.text) for i in without])
+            beyond = change - self._neutral(at, [length(each.text)] * len(at))
             changes.append(Changed(each.text, "phrase", change, beyond, self.groups[at]))
         effects = {e.name: e for e in edit_effects(changes, resamples=self.resamples, seed=self.seed)}
         return [PhraseProbe(each, effects.get(each.text)) for each in found if each.p < 0.05 or each in kept]
@@ -291,7 +298,7 @@ class _Probe:
         use = np.sort(rng.permutation(use)[: max(self.most // 2, 20)])
         found: list[Flips] = []
         every: list[tuple[Floats, Ints]] = []
-        for number, edit in enumerate(EDITS):
+        for number, edit in enumerate(self.edits.edits):
             if edit.kind != "surface":
                 continue
             draw = random.Random(self.seed * 1000 + number)
