@@ -17,6 +17,9 @@ class PreferenceConfig(Section):
     backbone: Annotated[str, Field(min_length=1)] | None = None
     """Model that it starts from: a local directory, a hub id or a packaged model such as `all-minilm-l6-v2`, causal or
     an encoder, with its own tokenizer; none: the SFT model."""
+    layers: Count | None = None
+    """Read only the first so many layers of the backbone: what a small model knows of a text is often clearest half way
+    up, and what is left out costs no time; none: all."""
     data: Annotated[str, Field(min_length=1)] | None = None
     """Labeled pairs to train on instead of the judge's, in any form that `trimtab data convert` reads; nothing is then
     sampled or labeled."""
@@ -24,6 +27,8 @@ class PreferenceConfig(Section):
     """Passes over the training pairs."""
     batch_size: Count = 16
     """Pairs an update."""
+    micro_batch_size: Count | None = None
+    """Pairs in memory at once; the gradient stays that of the whole update; none: all of the update."""
     learning_rate: Positive = 1e-5
     """Peak learning rate of AdamW."""
     warmup_fraction: Fraction = 0.05
@@ -104,6 +109,8 @@ class PreferenceConfig(Section):
     def _broken_rules(self) -> list[tuple[bool, str]]:
         two_head = self.length_debias == "two-head"
         return [
+            (self.layers is not None and self.backbone is None,
+             "layers is about a backbone: name one, which may be the same model as model.name"),
             (self.head_weights != "overall" and not self.principle_heads,
              "head_weights weighs heads by principle: set principle_heads = true, or leave it at overall"),
             (isinstance(self.head_weights, dict) and not any(self.head_weights.values()),
@@ -116,4 +123,7 @@ class PreferenceConfig(Section):
             (two_head and self.batch_size < 8,
              f'length_debias = "two-head" measures correlations within an update: batch_size = {self.batch_size} pairs '
              "are too few, set at least 8"),
+            (two_head and self.micro_batch_size is not None,
+             'length_debias = "two-head" measures correlations within an update, which must be in memory whole: leave '
+             "micro_batch_size out and lower batch_size"),
         ]  # fmt: skip

@@ -23,6 +23,7 @@ from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.heads import first_head, names_of_heads
 from trimtab.models.loading import (
     DTYPES,
+    fewer_layers,
     from_pretrained,
     load_causal_lm,
     load_codec,
@@ -324,6 +325,7 @@ def load_backbone(
     *,
     chat: Literal["auto", "off"] = "auto",
     layout: Layout = FULL,
+    layers: int | None = None,
     seed: int = 0,
 ) -> tuple[Start, ScoreCodec]:
     """Any model to train a preference model from, frozen, and its tokenizer.
@@ -337,38 +339,53 @@ def load_backbone(
         device: where to.
         chat: whether a causal model's prompts go through the tokenizer's chat template, where it has one.
         layout: what of a causal language model is trained; encoders and classifiers are trained whole.
+        layers: how many layers of it are read, from the first on; None: all.
         seed: of what is drawn.
 
     Raises:
-        TrimtabError: it is missing, broken, no model of these kinds, or does not fit its tokenizer.
+        TrimtabError: it is missing, broken, no model of these kinds, does not fit its tokenizer, or has too few layers.
     """
     try:
-        return _load_backbone(name, dtype, device, chat, layout, seed)
+        return _load_backbone(name, dtype, device, chat, layout, layers, seed)
     except TrimtabError as error:
         hint = error.hint.replace("model.name", "preference.backbone")
         raise TrimtabError(error.kind, f'preference.backbone = "{name}": {error.message}', hint) from error
 
 
 def _load_backbone(
-    name: str, dtype: str, device: str | torch.device, chat: Literal["auto", "off"], layout: Layout, seed: int
+    name: str,
+    dtype: str,
+    device: str | torch.device,
+    chat: Literal["auto", "off"],
+    layout: Layout,
+    layers: int | None,
+    seed: int,
 ) -> tuple[Start, ScoreCodec]:
     config = load_config(name)
+    shorter = fewer_layers(config, layers, name)
     kinds = [str(kind) for kind in config.architectures or []]
     scores = config.num_labels == 1 and any(kind.endswith("ForSequenceClassification") for kind in kinds)
     if scores:
+        if shorter:
+            raise TrimtabError(
+                ErrorKind.CONFIG,
+                f"{layers} layers of {name}, a classifier whose head reads its last layer",
+                "leave preference.layers out, or name the model that it was made of",
+            )
         return load_scorer(name, dtype, device, chat=chat)
     if not _is_encoder(config, name):
         codec = load_codec(name, chat)
         if not kinds or any(kind.endswith("ForCausalLM") or kind.endswith("LMHeadModel") for kind in kinds):
-            return load_causal_lm(name, dtype, device, layout=layout, codec=codec), codec
-        body = CausalModel(from_pretrained(AutoModel, name, resolve(name), dtype, device), compute_dtype=DTYPES[dtype])
+            return load_causal_lm(name, dtype, device, layout=layout, codec=codec, layers=layers), codec
+        hf = from_pretrained(AutoModel, name, resolve(name), dtype, device, **shorter)
+        body = CausalModel(hf, compute_dtype=DTYPES[dtype])
         codec.check_model(body.vocabulary_size, name)
         return body.requires_grad_(False), codec
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_seed(seed, "pm", "backbone"))
         hf = from_pretrained(
             AutoModelForSequenceClassification, name, resolve(name), dtype, device, may_lack=_around_the_body,
-            num_labels=1, ignore_mismatched_sizes=True,
+            num_labels=1, ignore_mismatched_sizes=True, **shorter,
         )  # fmt: skip
     return _encoder(hf, name, dtype, fresh=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -20,15 +21,17 @@ from transformers import (
 from trimtab.config.layout import FULL, Layout
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models import embedded
-from trimtab.models.adapters import ADAPTER, SavedAdapters, adapted, read_adapters
+from trimtab.models.adapters import ADAPTER, SavedAdapters, adapted, config_for, read_adapters
 from trimtab.models.heads import names_of_heads, narrow, widen
-from trimtab.models.narration import without_bars
+from trimtab.models.narration import without_bars, without_warnings
 from trimtab.models.roles import CausalModel, Role, ScalarModel
 from trimtab.models.saving import base_hash, give_adapters, trunk_hash
 from trimtab.models.tokens import TextCodec
 
 __all__ = [
     "DTYPES",
+    "check_layout",
+    "fewer_layers",
     "from_pretrained",
     "load_causal_lm",
     "load_codec",
@@ -149,6 +152,7 @@ def load_causal_lm(
     layout: Layout = FULL,
     onto: CausalModel | None = None,
     codec: TextCodec | None = None,
+    layers: int | None = None,
 ) -> CausalModel:
     """A causal language model as a frozen role; `fork(trainable=True)` makes the policy.
 
@@ -160,9 +164,11 @@ def load_causal_lm(
         onto: a frozen model in the same layout and dtype. What the saved model has in common with it, by the hashes
             that it was saved with, is then not in memory again: with adapters all but those, else the trunk.
         codec: the tokenizer to check the vocabulary against.
+        layers: how many of its layers to take, from the first on; None: all.
 
     Raises:
-        TrimtabError: the model is missing, broken, an encoder, does not fit the tokenizer or cannot be laid out so.
+        TrimtabError: the model is missing, broken, an encoder, has fewer layers, does not fit the tokenizer or cannot
+            be laid out so.
     """
     source = resolve(name)
     config = _config(source)
@@ -175,13 +181,14 @@ def load_causal_lm(
             f"{name} ({', '.join(architectures) or config.model_type}) is no causal language model",
             "name a decoder-only model; encoders and encoder-decoders cannot be a policy",
         )
-    boundary = layout.boundary(int(config.get_text_config().num_hidden_layers))
+    shorter = fewer_layers(config, layers, name)
+    boundary = layout.boundary(int(shorter.get("num_hidden_layers", config.get_text_config().num_hidden_layers)))
     saved = None if onto is None else _adapters_on(onto, config, source, head=True)
     if onto is not None and saved is not None:
         model = onto.fork(trainable=False)
         give_adapters(model, saved)
     else:
-        hf = from_pretrained(AutoModelForCausalLM, name, source, dtype, device)
+        hf = from_pretrained(AutoModelForCausalLM, name, source, dtype, device, **shorter)
         model = CausalModel(hf, boundary, lora=layout.lora, compute_dtype=_dtype(dtype))
         if onto is not None and boundary and _recorded(config, "trunk_sha256") == trunk_hash(onto):
             model.adopt_trunk(onto, recorded=_recorded(config, "trunk_sha256"))
@@ -236,6 +243,43 @@ def load_scalar(
     return model
 
 
+def fewer_layers(config: PreTrainedConfig, layers: int | None, name: str) -> dict[str, Any]:
+    """What tells transformers to load the first `layers` layers of a model alone; nothing for None, or for all.
+
+    Raises:
+        TrimtabError: the model has fewer, or does not say how many in its own configuration.
+    """
+    if layers is None:
+        return {}
+    count = getattr(config, "num_hidden_layers", None)
+    if not isinstance(count, int) or config.get_text_config() is not config:
+        raise TrimtabError(
+            ErrorKind.MODEL, f"{layers} layers of {name}: it cannot be cut", "leave preference.layers out"
+        )
+    if not 1 <= layers <= count:
+        raise TrimtabError(ErrorKind.CONFIG, f"{layers} layers of {name}, which has {count}", f"choose 1 to {count}")
+    if layers == count:
+        return {}
+    kinds = getattr(config, "layer_types", None)
+    return {"num_hidden_layers": layers} | ({} if kinds is None else {"layer_types": list(kinds[:layers])})
+
+
+def check_layout(config: PreTrainedConfig, layout: Layout) -> None:
+    """Refuse a layout that a causal language model cannot have, by its configuration alone.
+
+    Raises:
+        TrimtabError: too few layers, layers that cannot be run one by one, or adapters for layers that are not there.
+    """
+    boundary = layout.boundary(int(config.get_text_config().num_hidden_layers))
+    if not layout.shares or type(config) not in AutoModelForCausalLM._model_mapping:
+        return
+    with torch.device("meta"):
+        hf = AutoModelForCausalLM.from_config(config)
+    model = CausalModel(hf, boundary, lora=layout.lora, probe=False)
+    if model.lora is not None:
+        config_for(hf, model.lora, boundary)
+
+
 def _recorded(config: PreTrainedConfig, fact: str) -> str:
     """A hash that a model was saved with; "" where there is none."""
     facts = getattr(config, "trimtab", None)
@@ -283,8 +327,9 @@ def from_pretrained(
         TrimtabError: it cannot be loaded, lacks tensors, or holds what is no number.
     """
     target = pick_device(device) if isinstance(device, str) else device
+    cut_short = "num_hidden_layers" in options
     try:
-        with without_bars():
+        with without_bars(), without_warnings() if cut_short else nullcontext():
             loaded: tuple[PreTrainedModel, Any] = auto.from_pretrained(
                 source, dtype=_dtype(dtype), output_loading_info=True, **options
             )

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from transformers.utils import logging
 
-__all__ = ["without_bars"]
+__all__ = ["without_bars", "without_warnings"]
 
 
 @contextmanager
@@ -20,3 +20,14 @@ def without_bars() -> Iterator[None]:
     finally:
         if shown:
             logging.enable_progress_bar()
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """transformers' warnings off, such as the list of weights that a model cut short has no place for."""
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
