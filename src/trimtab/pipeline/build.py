@@ -10,9 +10,14 @@ from pathlib import Path
 import torch
 
 from trimtab.config.schema import LabelConfig
+from trimtab.data.filtering import as_human
+from trimtab.data.pairs import read_pairs
+from trimtab.data.records import Pair
+from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.budget import Budget
 from trimtab.labeling.judges import load_panel
 from trimtab.labeling.protocol import Judge
+from trimtab.models.encoder import ScoreCodec, Start, load_backbone
 from trimtab.models.loading import load_causal_lm, load_codec, pick_device
 from trimtab.models.roles import CausalModel
 from trimtab.models.seeds import torch_stream
@@ -65,6 +70,33 @@ class Workshop:
         """The SFT model, frozen; the base model where there was nothing to fine-tune on."""
         return self._trained("sft") if self.project.fine_tunes else self.base()
 
+    def preference_start(self) -> tuple[Start, ScoreCodec]:
+        """What the preference model is trained from, frozen: its own backbone, or the reference."""
+        config = self.project.config
+        if config.preference.backbone is None:
+            return self.reference()
+        return load_backbone(
+            model_name(self.project, config.preference.backbone), config.model.dtype, self.precision.device,
+            chat=config.model.chat_template, layout=config.model.layout, seed=config.project.seed,
+        )  # fmt: skip
+
+    def training_pairs(self) -> list[Pair]:
+        """The labeled pairs that a preference model is trained and measured on, those of people at the end.
+
+        Raises:
+            TrimtabError: nothing is labeled yet.
+        """
+        config = self.project.config.preference
+        path = self.run.artifact("label") / "pairs.jsonl"
+        if config.data is None and not path.is_file():
+            raise TrimtabError(
+                ErrorKind.RUN,
+                f"{self.run.path}: has no labeled pairs yet",
+                "make them with: trimtab run PROJECT --until label; or name a file of pairs: preference.data",
+            )
+        pairs = read_pairs(path) if config.data is None else list(self.project.preference_pairs)
+        return pairs + as_human(self.project.human_pairs, config.human_weight, {pair.id for pair in pairs})
+
     def policy(self, onto: CausalModel | None = None) -> tuple[CausalModel, TextCodec]:
         """The policy that PPO trained, frozen; what it has in common with `onto` is in memory once."""
         return self._trained("ppo", onto)
@@ -85,7 +117,7 @@ class Workshop:
         config = self.project.config.preference
         return load_preference(
             self.run.artifact("pm") / "model", self.precision, base, calibrated_score=config.calibrated_score,
-            combine=config.combine, pessimism=config.pessimism,
+            combine=config.combine, pessimism=config.pessimism, head_weights=config.head_weights,
         )  # fmt: skip
 
     def judges(self, budget: Budget | None = None) -> list[Judge]:

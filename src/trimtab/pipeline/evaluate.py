@@ -82,9 +82,11 @@ def preference_model_and_pairs(
     pairs = read_pairs(path)
     shop = Workshop(project, run)
     shop.use_threads()
-    base = shop.reference()[0] if project.config.model.layout.shares else None
     config = project.config.preference
+    shares = project.config.model.layout.shares and config.backbone is None
+    base = shop.reference()[0] if shares else None
     model = preference.load_preference(
-        directory / "model", shop.precision, base, combine=config.combine, pessimism=config.pessimism
-    )
+        directory / "model", shop.precision, base, combine=config.combine, pessimism=config.pessimism,
+        head_weights=config.head_weights,
+    )  # fmt: skip
     return path, pairs, model

@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.config.schema import PreferenceConfig
-from trimtab.data.filtering import as_human
-from trimtab.data.pairs import read_pairs
-from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.models.roles import CausalModel
-from trimtab.models.tokens import TextCodec
+from trimtab.models.encoder import ScoreCodec, Start
 from trimtab.pipeline.build import Workshop
 from trimtab.pipeline.project import Project
+from trimtab.pipeline.runner import open_run
 from trimtab.preference.folds import FoldScores, Measured, fold_of_prompts, measure, train_fold
 from trimtab.preference.learning_curve import Forecast, forecast
+from trimtab.preference.rows import readable
 from trimtab.runs.files import append_jsonl, read_jsonl, stable_hash
 from trimtab.runs.run import Run
 from trimtab.stats.intervals import Interval, paired_bootstrap
@@ -165,13 +163,15 @@ class _Study:
 
     def __init__(self, project: Project, name: str, folds: int, say: Say) -> None:
         self.project, self.say, self.folds, self.seed = project, say, folds, project.config.project.seed
-        self.run = Run.open(project.runs / name)
+        self.run = open_run(project, name) if project.config.preference.data else Run.open(project.runs / name)
         self.shop = Workshop(project, self.run)
-        self.pairs = _labeled_pairs(project, self.run)
+        self.shop.use_threads()
+        self._start: tuple[Start, ScoreCodec] | None = None
+        self.pairs = self.shop.training_pairs()
+        if self.config.too_long == "drop":
+            self.pairs, _ = readable(self.config, *self._model(), self.pairs)
         self.of_fold = fold_of_prompts(self.pairs, folds, self.seed)
         self.kept = self.run.path / "artifacts" / "pm-folds.jsonl"
-        self._start: tuple[CausalModel, TextCodec] | None = None
-        self.shop.use_threads()
 
     @property
     def config(self) -> PreferenceConfig:
@@ -196,9 +196,9 @@ class _Study:
                 found.append(FoldScores.from_dict(known[key]))
         return measure(self.pairs, found, seed=self.seed)
 
-    def _model(self) -> tuple[CausalModel, TextCodec]:
+    def _model(self) -> tuple[Start, ScoreCodec]:
         if self._start is None:
-            self._start = self.shop.reference()
+            self._start = self.shop.preference_start()
         return self._start
 
     def _key(self, fold: int, share: float) -> str:
@@ -208,17 +208,9 @@ class _Study:
             + [p.weight]
             for p in self.pairs
         ]  # fmt: skip
-        recipe = self.config.model_dump(exclude={"human", "human_weight", "calibrated_score"})
-        start = self.run.stage("sft").fingerprint
+        recipe = self.config.model_dump(exclude={"data", "human", "human_weight", "calibrated_score"})
+        start: Any = self.run.stage("sft").fingerprint
+        if self.config.backbone is not None:
+            start = self.project.model_stamp(self.config.backbone)
         model = [config.model.name, config.model.dtype, str(config.model.layout), config.model.layout.lora]
         return stable_hash([recipe, model, start, self.seed, self.folds, fold, share, stable_hash(texts)])
-
-
-def _labeled_pairs(project: Project, run: Run) -> list[Pair]:
-    path = run.artifact("label") / "pairs.jsonl"
-    if not path.is_file():
-        raise TrimtabError(
-            ErrorKind.RUN, f"{run.path}: has no labeled pairs yet", "make them with: trimtab run PROJECT --until label"
-        )
-    pairs = read_pairs(path)
-    return pairs + as_human(project.human_pairs, project.config.preference.human_weight, {p.id for p in pairs})

@@ -15,7 +15,7 @@ from trimtab.data.pairs import read_pairs
 from trimtab.data.prompts import read_prompts
 from trimtab.data.records import Pair, Prompt
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.runs.files import file_hash
+from trimtab.runs.files import file_hash, stable_hash
 
 __all__ = ["CONFIG_NAME", "Project"]
 
@@ -85,6 +85,12 @@ class Project:
         return read_demonstrations(self.file(data)) if data else []
 
     @cached_property
+    def preference_pairs(self) -> list[Pair]:
+        """Labeled pairs of the file that stands instead of the judge's labels."""
+        name = self.config.preference.data
+        return read_pairs(self.file(name)) if name else []
+
+    @cached_property
     def human_pairs(self) -> list[Pair]:
         """Pairs labeled by people, as they stand in their file."""
         name = self.config.preference.human
@@ -96,12 +102,15 @@ class Project:
         return self.config.sft.source == "constitution" or bool(self.config.sft.data)
 
     def input_hash(self, name: str) -> str:
-        """sha256 of an input file.
+        """sha256 of an input file, or of the files in a directory.
 
         Raises:
             TrimtabError: it is missing.
         """
         path = self.file(name)
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*") if file.is_file())
+            return stable_hash([[file.relative_to(path).as_posix(), file_hash(file)] for file in files])
         if not path.is_file():
             raise TrimtabError(
                 ErrorKind.DATA, f"{path}: there is no such file", f"it is named in {self.directory / CONFIG_NAME}"

@@ -145,7 +145,7 @@ def _chosen(
 
 
 def _require_before(states: dict[StageName, StageState], stage: StageName, command: Callable[[StageName], str]) -> None:
-    for before in STAGES[stage].after:
+    for before in states[stage].after:
         if states[before].needed and not states[before].up_to_date:
             raise TrimtabError(
                 ErrorKind.RUN,

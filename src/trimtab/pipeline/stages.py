@@ -22,6 +22,7 @@ __all__ = [
     "Plan",
     "StageName",
     "StageState",
+    "after",
     "plan",
     "reads_calibration",
     "reward_specs",
@@ -46,10 +47,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class StageState:
-    """Where a stage stands in a run. `needed` is False where the settings leave the stage out."""
+    """Where a stage stands in a run.
+
+    `needed` is False where the settings leave the stage out; `after`: the stages whose results it reads.
+    """
 
     name: StageName
     purpose: str
+    after: tuple[StageName, ...]
     fingerprint: str
     needed: bool
     status: StageStatus
@@ -71,6 +76,21 @@ def wants_preference_model(project: Project) -> bool:
     return "preference" in reward_specs(project)
 
 
+def _needs(project: Project, name: StageName) -> bool:
+    has_data = project.config.preference.data is not None
+    if name in ("sample", "label"):
+        return wants_preference_model(project) and not has_data
+    return name != "pm" or has_data or wants_preference_model(project)
+
+
+def after(project: Project, name: StageName) -> tuple[StageName, ...]:
+    """The stages whose results a stage reads; a preference model trained on a file reads no labels."""
+    config = project.config.preference
+    if name != "pm" or config.data is None:
+        return STAGES[name].after
+    return ("sft",) if project.fine_tunes and config.backbone is None else ()
+
+
 def reads_calibration(project: Project) -> bool:
     """Whether PPO reads the calibration of the preference model."""
     config = project.config
@@ -78,13 +98,19 @@ def reads_calibration(project: Project) -> bool:
     return reads and wants_preference_model(project)
 
 
-def _sft(project: Project) -> Any:
+def _base(project: Project) -> dict[str, Any]:
+    """The model before any training."""
     config = project.config
-    inputs: dict[str, Any] = {
+    return {
         "model": config.model.model_dump(),
         "files": project.model_stamp(config.model.name),
         "seed": config.project.seed,
     }
+
+
+def _sft(project: Project) -> Any:
+    config = project.config
+    inputs = _base(project)
     revises = config.sft.source == "constitution"
     if project.fine_tunes:
         # what only the constitution's phase reads changes nothing where there is none
@@ -140,7 +166,9 @@ def _off(section: Section, options: set[str]) -> set[str]:
 _COMBINATION = {"combine", "pessimism"}
 """Settings of the preference section that say how members' scores become one."""
 _OPTIONS = {
-    "margin_coef", "center_coef", "head_dropout", "dropout", "group_by_prompt", "patience", "members", "bootstrap",
+    "backbone", "data", "too_long", "margin_coef", "center_coef", "head_dropout", "dropout", "group_by_prompt",
+    "patience", "members", "bootstrap",
+    "principle_heads", "principle_coef", "length_debias", "length_coef", "orthogonal_coef",
 }  # fmt: skip
 """Options of preference training that can be left off."""
 
@@ -148,11 +176,17 @@ _OPTIONS = {
 def _pm(project: Project) -> Any:
     config = project.config.preference
     # by PPO: see `_calibration`, `_ppo`; by `trimtab pm probe`
-    read_later = {"calibrated_score", "probe_responses", *_COMBINATION}
+    read_later = {"calibrated_score", "head_weights", "probe_responses", *_COMBINATION}
     unread = read_later | _off(config, _OPTIONS)
     if config.human is None:
-        return config.model_dump(exclude={"human", "human_weight", *unread})
-    return {"preference": config.model_dump(exclude=unread), "human": project.input_hash(config.human)}
+        unread |= {"human", "human_weight"}
+    named = {"data": config.data, "human": config.human}
+    files: dict[str, Any] = {name: project.input_hash(path) for name, path in named.items() if path is not None}
+    if config.backbone is not None:
+        files["backbone"] = project.model_stamp(config.backbone)
+    if not after(project, "pm"):
+        files["base"] = _base(project)
+    return {"preference": config.model_dump(exclude=unread), **files} if files else config.model_dump(exclude=unread)
 
 
 _STABILITY = {
@@ -176,6 +210,8 @@ def _ppo(project: Project) -> Any:
         inputs["language"] = project.input_hash(config.ppo.language_data)
     if config.preference.members > 1 and wants_preference_model(project):
         inputs["members"] = config.preference.model_dump(include=_COMBINATION)
+    if config.preference.head_weights != "overall" and wants_preference_model(project):
+        inputs["heads"] = config.preference.head_weights
     return inputs
 
 
@@ -208,8 +244,8 @@ def plan(project: Project, run: Run | None) -> Plan:
     stale: set[StageName] = set()
     states = []
     for stage in STAGES.values():
-        needed = stage.name not in ("sample", "label", "pm") or wants_preference_model(project)
-        before = [name for name in stage.after if name in fingerprints]
+        needed, follows = _needs(project, stage.name), after(project, stage.name)
+        before = [name for name in follows if name in fingerprints]
         attempts = [run.stage(b).attempt if run is not None else 0 for b in before]
         above = [[fingerprints[b], attempt] for b, attempt in zip(before, attempts, strict=True)]
         mine = [_FORMAT, stage.name, stage.inputs(project) if needed else None, above]
@@ -218,7 +254,7 @@ def plan(project: Project, run: Run | None) -> Plan:
         fingerprint = stable_hash(mine)
         if needed:
             fingerprints[stage.name] = fingerprint
-        states.append(_state(stage, fingerprint, needed, run, [b for b in before if b in stale]))
+        states.append(_state(project, stage, fingerprint, needed, run, [b for b in before if b in stale]))
         if needed and not states[-1].up_to_date:
             stale.add(stage.name)
     return states
@@ -235,14 +271,17 @@ def _calibration(project: Project, run: Run | None) -> list[Any]:
     return ([["scaled"]] if scaled else []) + ([file_hash(path)] if there and path is not None else [])
 
 
-def _state(stage: Stage, fingerprint: str, needed: bool, run: Run | None, stale_before: list[StageName]) -> StageState:
+def _state(
+    project: Project, stage: Stage, fingerprint: str, needed: bool, run: Run | None, stale_before: list[StageName]
+) -> StageState:
     record = run.stage(stage.name) if run is not None else None
     status = record.status if record is not None else StageStatus.PENDING
     same = record is not None and record.fingerprint == fingerprint
     there = run is not None and (run.artifact(stage.name) / "result.json").is_file()
     current = same and status == StageStatus.DONE and there and not stale_before
     if not needed:
-        why = "not needed: the reward has no preference model in it"
+        labeled = project.config.preference.data is not None
+        why = f"not needed: {'preference.data is labeled' if labeled else 'the reward has no preference model in it'}"
     elif current:
         why = "up to date"
     elif status == StageStatus.PENDING:
@@ -255,4 +294,5 @@ def _state(stage: Stage, fingerprint: str, needed: bool, run: Run | None, stale_
         why = "its artifacts are missing"
     else:
         why = f"{status}; goes on from its last checkpoint"
-    return StageState(stage.name, stage.purpose, fingerprint, needed, status, current, why)
+    follows = after(project, stage.name)
+    return StageState(stage.name, stage.purpose, follows, fingerprint, needed, status, current, why)

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trimtab import ppo, preference, sampling, sft
-from trimtab.data.filtering import as_human
-from trimtab.data.pairs import candidate_record, read_candidates, read_pairs, write_candidates, write_pairs
+from trimtab.data.pairs import candidate_record, read_candidates, write_candidates, write_pairs
 from trimtab.evaluation import win_rate
+from trimtab.models.roles import ScalarModel
 from trimtab.pipeline.build import Workshop
 from trimtab.pipeline.ensembles import disagreement_of_samples, members_on_pairs
 from trimtab.pipeline.labels import run_label
+from trimtab.pipeline.pm_figures import figures_beside, principle_weights
 from trimtab.pipeline.pm_results import study, write_card
 from trimtab.pipeline.revisions import revise
 from trimtab.pipeline.scorers import measures, reward
@@ -94,20 +95,22 @@ def run_sample(shop: Workshop) -> Result:
 
 def run_pm(shop: Workshop) -> Result:
     config = shop.project.config
-    base, codec = shop.reference()
-    pairs = read_pairs(shop.run.artifact("label") / "pairs.jsonl")
-    human = as_human(shop.project.human_pairs, config.preference.human_weight, {pair.id for pair in pairs})
-    pairs += human
+    base, codec = shop.preference_start()
+    pairs = given = shop.training_pairs()
+    if config.preference.too_long == "drop":
+        pairs, _ = preference.readable(config.preference, base, codec, given)
     model = preference.train(
-        config.preference, base, codec, pairs, run=shop.run, seed=config.project.seed, precision=shop.precision
-    )
+        config.preference, base, codec, pairs, run=shop.run, seed=config.project.seed, precision=shop.precision,
+        principle_weights=principle_weights(shop.project),
+    )  # fmt: skip
     training, held_out = preference.split_by_prompt(pairs, config.preference.validation_fraction, config.project.seed)
     metrics = preference.evaluate(model, held_out, seed=config.project.seed)
     directory = shop.run.artifact("pm")
-    model.save(directory / "model", held_out_accuracy=metrics.accuracy.mean)
+    own = {"backbone": config.preference.backbone} if config.preference.backbone is not None else {}
+    model.save(directory / "model", held_out_accuracy=metrics.accuracy.mean, **own)
     write_pairs(directory / "held_out.jsonl", held_out)
     study(shop, model, held_out)
-    people = {pair.id for pair in human}
+    people = {pair.id for pair in shop.project.human_pairs}
     of_people = [pair for pair in held_out if pair.id in people]
     apart = preference.evaluate(model, of_people, seed=config.project.seed).as_dict() if of_people else None
     result = {
@@ -115,10 +118,19 @@ def run_pm(shop: Workshop) -> Result:
         **metrics.as_dict(),
         **(_validation(shop, "pm") if config.preference.patience is not None else {}),
         **members_on_pairs(model, held_out),
-        **({"human_pairs": len(human), "human_held_out": apart} if human else {}),
+        **figures_beside(model, held_out, config.project.seed),
+        **({"human_pairs": len(people), "human_held_out": apart} if people else {}),
+        **({"too_long": len(given) - len(pairs)} if len(pairs) < len(given) else {}),
     }
     write_card(shop.run, result)
     return result
+
+
+def _value_start(shop: Workshop, pm: preference.PreferenceModel | None) -> ScalarModel | None:
+    """The weights that a value model may start from: a preference model on the policy's own backbone."""
+    if pm is None or shop.project.config.preference.backbone is not None or not isinstance(pm.model, ScalarModel):
+        return None
+    return pm.model
 
 
 def run_ppo(shop: Workshop) -> Result:
@@ -131,7 +143,7 @@ def run_ppo(shop: Workshop) -> Result:
     beside = {measure.name: measure for measure in measures(shop.project)}
     held_out = ppo.HeldOut(probes, beside, config.ppo.checkpoint_every) if probes else None
     result = ppo.train(
-        config.ppo, policy, codec, shop.project.prompts, scorer, preference=pm.model if pm else None, run=shop.run,
+        config.ppo, policy, codec, shop.project.prompts, scorer, preference=_value_start(shop, pm), run=shop.run,
         seed=config.project.seed, precision=shop.precision, held_out=held_out,
         callbacks=watchers(config), demonstrations=shop.project.language_demonstrations,
     )  # fmt: skip
