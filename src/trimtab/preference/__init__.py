@@ -11,6 +11,7 @@ from trimtab.preference.ensemble import PreferenceEnsemble, load_preference
 from trimtab.preference.evaluation import PairMetrics, evaluate
 from trimtab.preference.model import PreferenceModel
 from trimtab.preference.probes import ProbeReport, probe
+from trimtab.preference.rows import readable
 from trimtab.preference.training import split_by_prompt, train
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "evaluate",
     "load_preference",
     "probe",
+    "readable",
     "split_by_prompt",
     "train",
 ]
