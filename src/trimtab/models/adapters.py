@@ -33,6 +33,7 @@ __all__ = [
     "adapter_parameters",
     "add_adapters",
     "at_zero",
+    "config_for",
     "fold",
     "layer_list",
     "plain_name",
@@ -95,7 +96,7 @@ def add_adapters(hf: PreTrainedModel, lora: Lora, boundary: int, generator: torc
     from peft import inject_adapter_in_model
 
     # Without memory at first: peft would draw from the global random state, which is not ours to move.
-    inject_adapter_in_model(_config_for(hf, lora, boundary), hf, adapter_name=_NAME, low_cpu_mem_usage=True)
+    inject_adapter_in_model(config_for(hf, lora, boundary), hf, adapter_name=_NAME, low_cpu_mem_usage=True)
     generator = generator or torch_stream(0, "adapters")
     for _, layer in adapted(hf):
         a, b = layer.lora_A[_NAME], layer.lora_B[_NAME]
@@ -105,8 +106,12 @@ def add_adapters(hf: PreTrainedModel, lora: Lora, boundary: int, generator: torc
         b.weight = nn.Parameter(torch.zeros(b.weight.shape, device=device))
 
 
-def _config_for(hf: PreTrainedModel, lora: Lora, boundary: int) -> Any:
-    """peft's description of the adapters that a model is to get."""
+def config_for(hf: PreTrainedModel, lora: Lora, boundary: int) -> Any:
+    """peft's description of the adapters that a model is to get.
+
+    Raises:
+        TrimtabError: a target is no linear layer of the model.
+    """
     count = int(hf.config.get_text_config().num_hidden_layers)
     name, layers = layer_list(hf, count)
     linear = [(n, m) for layer in layers[boundary:] for n, m in layer.named_modules() if isinstance(m, _LINEAR)]

@@ -14,7 +14,7 @@ import numpy as np
 from trimtab.data.records import Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.judges import check_panel
-from trimtab.models.loading import load_codec, load_config, pick_device
+from trimtab.models.loading import check_layout, load_codec, load_config, pick_device
 from trimtab.models.tokens import TextCodec
 from trimtab.pipeline.names import TINY_WORLD, model_name
 from trimtab.pipeline.project import Project
@@ -51,7 +51,7 @@ def check(project: Project, stages: Collection[StageName], say: Callable[[str], 
     if "label" in stages:
         check_panel(config.label, project.directory)
     codec, settings = _codec_and_settings(project)
-    config.model.layout.boundary(int(settings.num_hidden_layers))
+    check_layout(settings, config.model.layout)
     if "sample" in stages and config.sample.source == "contrast" and not codec.chat:
         raise TrimtabError(
             ErrorKind.CONFIG,
