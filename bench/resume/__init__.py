@@ -1,0 +1,1 @@
+"""What a run that was killed is worth afterwards."""
