@@ -122,6 +122,17 @@ _TABLE: tuple[tuple[str, Unit, str], ...] = (
     ("batch/duplicate_fraction", _F, "share of responses that repeat another one word for word"),
     ("batch/size", _N, "responses of a batch"),
     ("group/zero_std_fraction", _F, "share of prompts whose responses all have the same score"),
+    # responses against what the preference model was trained on
+    (
+        "shift/distance",
+        _F,
+        "mean percentile of the responses' distance from the preference model's pairs; half = as they",
+    ),
+    ("shift/outside_fraction", _F, "share of responses beyond the 99th percentile of those distances"),
+    ("shift/score_psi", _ONE, "stability index of the scores against those of the pairs, less what chance gives"),
+    ("accuracy/on_policy", _F, "share of labeled pairs of the policy's own responses ordered as labeled"),
+    ("accuracy/on_policy_low", _F, "lower end of its interval"),
+    ("accuracy/on_policy_high", _F, "upper end of its interval"),
     # preference model, supervised and direct training
     ("loss/train", _L, "training loss"),
     ("loss/validation", _L, "loss on held-out data"),

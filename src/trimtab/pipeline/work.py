@@ -23,6 +23,7 @@ from trimtab.pipeline.revisions import revise
 from trimtab.pipeline.scorers import measures, reward
 from trimtab.pipeline.stages import StageName, wants_preference_model
 from trimtab.pipeline.watching import watchers
+from trimtab.preference.shift_reference import Reference, reference_of
 from trimtab.runs.files import append_jsonl, read_jsonl
 from trimtab.runs.progress import counter
 
@@ -107,6 +108,7 @@ def run_pm(shop: Workshop) -> Result:
     metrics = preference.evaluate(model, held_out, seed=config.project.seed)
     directory = shop.run.artifact("pm")
     own = {"backbone": config.preference.backbone} if config.preference.backbone is not None else {}
+    model.reference = reference_of(model, training, held_out, seed=config.project.seed)
     model.save(directory / "model", held_out_accuracy=metrics.accuracy.mean, **own)
     write_pairs(directory / "held_out.jsonl", held_out)
     study(shop, model, held_out)
@@ -137,6 +139,8 @@ def run_ppo(shop: Workshop) -> Result:
     config = shop.project.config
     reference, codec = shop.reference()
     pm = shop.preference_model(reference) if wants_preference_model(shop.project) else None
+    if pm is not None:
+        pm.watch(Reference.load(shop.run.artifact("pm") / "model"))
     scorer = reward(shop.project, pm)
     policy = reference.fork(trainable=True, generator=shop.adapters("policy"))
     probes = shop.project.held_out_prompts[: config.ppo.probe_prompts]

@@ -45,7 +45,7 @@ _OUTSIDE: Final = 0.99
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """A sample of the pairs that a preference model comes from; of pair i row 2i is the chosen response, 2i + 1 the other.
+    """A sample of the pairs that a preference model comes from; rows 2i and 2i + 1 are those of pair i, chosen first.
 
     Args:
         states: [2P, D] what the head reads.
@@ -185,6 +185,7 @@ def reference_of(
         TrimtabError: fewer than two prompts, or states that are not finite.
     """
     rng = np.random.default_rng([seed, 11])
+    training, held_out = ([pair for pair in part if _fits(model, pair)] for part in (training, held_out))
     most = MOST_ROWS // 2
     beside = _drawn(held_out, most if not training else most // 2, rng)
     pairs = [*_drawn(training, most - len(beside), rng), *beside]
@@ -205,6 +206,14 @@ def reference_of(
         np.array([number[p.prompt.messages] for p in pairs]), np.arange(len(pairs)) >= len(pairs) - len(beside),
         np.array([1.0 if p.p_chosen is None else p.p_chosen for p in pairs]), model.combination,
     )  # fmt: skip
+
+
+def _fits(model: PreferenceModel, pair: Pair) -> bool:
+    """Whether the model reads both responses; a training may leave out pairs that are too long."""
+    try:
+        return all(model.token_ids(pair.prompt, response) for response in (pair.chosen, pair.rejected))
+    except TrimtabError:
+        return False
 
 
 def _drawn(pairs: Sequence[Pair], most: int, rng: np.random.Generator) -> list[Pair]:

@@ -78,6 +78,14 @@ _PPO = [
     _ppo("score/<name>", "score", "Mean score of one scorer of a mixture, before its weight; of one head of a preference "
          "model with several (score/<principle>).", None, None,
          "reward-hacking"),
+    _ppo("shift/distance", "fraction", "Where the responses' hidden states in the preference model lie: mean "
+         "percentile of their Mahalanobis distance among pairs that it was not trained on.", Band(0, 0.7),
+         "half = as those pairs; tiny world: healthy runs .41-.50, a policy that exploits blind spots .81",
+         "pm-distribution-shift"),
+    _ppo("shift/outside_fraction", "fraction", "Share of responses beyond the 99th percentile of those distances.",
+         Band(0, 0.1), "one in a hundred where nothing has moved; heuristic", "pm-distribution-shift"),
+    _ppo("shift/score_psi", "1", "Population stability index of the scores against those pairs', less what chance "
+         "gives a batch of this size. Progress alone raises it.", None, None, "pm-distribution-shift"),
     _ppo("score/disagreement", "score", "Standard deviation of the score over the members of an ensemble, mean over "
          "the batch; it rises where the policy goes to what the members were not trained on."),
     _ppo("score/shaped_mean", "score", "Mean score after penalties, normalisation, transform and clip; it enters "
