@@ -10,6 +10,7 @@ import typer
 
 from trimtab.cli import output
 from trimtab.cli.options import JsonOutput, ProjectDirectory, Quiet, RunName, Settings
+from trimtab.errors import ErrorKind, TrimtabError
 
 if TYPE_CHECKING:
     from trimtab.preference.calibrating import CalibrationReport
@@ -40,6 +41,9 @@ def calibrate(
         CalibrationMethod,
         typer.Option(help="auto: the one with the least log loss on pairs that it was not fitted on."),
     ] = CalibrationMethod.AUTO,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the reliability diagram, before and after, as SVG.")
+    ] = None,
     as_json: JsonOutput = False,
     quiet: Quiet = False,
 ) -> None:
@@ -51,17 +55,24 @@ def calibrate(
     """
     from trimtab.pipeline.evaluate import calibrate_preference_model
     from trimtab.pipeline.project import Project
+    from trimtab.report.reliability import picture
+    from trimtab.runs.files import atomic_write_text
 
+    if plot is not None and plot.suffix.lower() != ".svg":
+        raise TrimtabError(ErrorKind.USAGE, f"--plot {plot}: the picture is SVG", "name a file that ends in .svg")
     opened = Project.open(project, settings or [])
     path, kept, report = calibrate_preference_model(opened, name, data, method.value)
+    if plot is not None:
+        atomic_write_text(plot, picture(report.as_dict()))
     if as_json:
-        output.emit_json(
-            {"run": name, "path": str(opened.runs / name), "data": str(path), "kept": str(kept), **report.as_dict()}
-        )
+        about = {"run": name, "path": str(opened.runs / name), "data": str(path), "kept": str(kept)}
+        output.emit_json({**about, "plot": None if plot is None else str(plot), **report.as_dict()})
         return
     output.say(f"pairs: {output.safe(path)}")
     _print(report)
     output.say(f"kept in {output.safe(kept)}")
+    if plot is not None:
+        output.say(f"drawn in {output.safe(plot)}")
 
 
 def _print(report: CalibrationReport) -> None:

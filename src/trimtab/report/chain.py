@@ -203,7 +203,7 @@ def _pm(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
 
 
 def _calibration(facts: Facts) -> str | None:
-    """The calibration that lies beside the model, with what it brought on pairs that it was not fitted on."""
+    """The calibration that lies beside the model; what it brought stands in the section on the preference model."""
     path = facts.run.artifact("pm") / "model" / "calibration.json"
     if not path.is_file():
         return None
@@ -211,15 +211,8 @@ def _calibration(facts: Facts) -> str | None:
         kept = read_json(path)
     except TrimtabError:
         return "cannot be read"
-    temperature, pairs = number(kept.get("temperature")), number(kept.get("pairs"))
-    text = f"{kept.get('method')}, temperature {_figure(temperature)}, fitted on {_count(pairs)} pairs"
-    report = kept.get("report")
-    for name, title in (("ece", "ECE"), ("log_loss", "log loss")):
-        sides = [((report or {}).get(side) or {}).get(name) for side in ("before", "after")]
-        before, after = (figure_of(side) for side in sides)
-        if before is not None and after is not None:
-            text += f"; {title} {figure(before.value)} to {figure(after.value)}"
-    return text
+    temperature = number(kept.get("temperature"))
+    return str(kept.get("method")) + ("" if temperature is None else f", T {figure(temperature)}")
 
 
 def _ppo(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:

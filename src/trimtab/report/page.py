@@ -17,6 +17,7 @@ from trimtab.report import chain, sections
 from trimtab.report.curves import curves, number_table
 from trimtab.report.facts import Figure, figure_of, read_facts
 from trimtab.report.health import health
+from trimtab.report.preference_model import preference_model
 from trimtab.report.verdict import Kind, verdict
 from trimtab.runs.files import atomic_write_text
 from trimtab.runs.run import Run
@@ -52,6 +53,7 @@ def render(run: Run) -> str:
         tiles=sections.tiles(facts),
         evaluation=sections.evaluation(facts),
         chain=chain.chain(facts),
+        pm=preference_model(facts),
         constitution=chain.constitution(facts),
         health=health(run),
         curves=shown,

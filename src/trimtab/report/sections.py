@@ -34,6 +34,8 @@ _FILES = {
     "artifacts/label/pairs.jsonl": "labeled pairs",
     "artifacts/pm/model": "the preference model; loads in plain transformers",
     "artifacts/pm/held_out.jsonl": "pairs that it was measured on",
+    "artifacts/pm/calibration.json": "what calibrating it brings",
+    "artifacts/pm/probe.json": "what buys its score",
     "artifacts/ppo/model": "the trained policy; loads in plain transformers",
     "artifacts/eval/result.json": "the evaluation's figures",
     "artifacts/eval/samples.jsonl": "the evaluation's responses and scores",
