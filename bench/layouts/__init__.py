@@ -1,0 +1,1 @@
+"""What the layouts of `model.trainable` cost."""
