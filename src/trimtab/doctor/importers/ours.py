@@ -10,9 +10,10 @@ from trimtab.doctor.importers.build import MOST_STEPS, build
 from trimtab.doctor.importers.dialects import BY_NAME
 from trimtab.doctor.importers.table import TableBuilder
 from trimtab.doctor.log import Log, Skipped
-from trimtab.errors import TrimtabError
+from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.reading import refuse_special
 from trimtab.runs import Run, list_runs
+from trimtab.runs.files import read_json
 from trimtab.runs.signal_table import STAGES
 
 __all__ = ["is_project", "is_run", "read_project", "read_run", "rows_log"]
@@ -73,6 +74,8 @@ def read_run(directory: Path, mapping: Mapping[str, str]) -> list[Log]:
     by_stage: dict[str, list[dict[str, Any]]] = {}
     for row in run.metrics():
         by_stage.setdefault(str(row["stage"]), []).append(row)
+    for row in by_stage.get("ppo", []):
+        row.update(_shift_at(run, int(row.get("step", 0))))
     broken = [
         Skipped("lines that cannot be read", len(lines), lines[0]) for name, lines in run.broken_lines().items()
         if name == "metrics.jsonl" and lines
@@ -83,6 +86,28 @@ def read_run(directory: Path, mapping: Mapping[str, str]) -> list[Log]:
         rows_log(by_stage[stage], f"{directory} [{stage}]", stage, config, _planned(stage, config), mapping, broken)
         for stage in ordered
     ]
+
+
+def _shift_at(run: Run, step: int) -> dict[str, float]:
+    """What `trimtab pm shift` found of the run's own responses of a step, where it was asked and could tell."""
+    path = run.artifact("pm") / "shift.json"
+    if not path.is_file():
+        return {}
+    try:
+        told = read_json(path, ErrorKind.RUN)
+        own = [s for s in told["sets"] if s["step"] == step and s["verdict"] != "cannot tell"]
+        if not own:
+            return {}
+        expected = own[-1]["expected"]
+        found = {
+            "shift/auc": own[-1]["domain"]["mean"],
+            "shift/accuracy_expected": expected["accuracy"]["mean"],
+            "shift/accuracy_by_distance": expected["by_distance"]["mean"],
+            "shift/accuracy_by_distance_high": expected["by_distance"]["high"],
+        }
+    except (TrimtabError, KeyError, TypeError):
+        return {}  # the metrics are what a log is; this file beside them is a help
+    return {key: float(value) for key, value in found.items() if isinstance(value, int | float)}
 
 
 def rows_log(

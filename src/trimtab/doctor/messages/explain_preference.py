@@ -320,19 +320,35 @@ PREFERENCE: Final[Mapping[str, Text]] = {
         ),
         [
             (
-                "Accuracy on pairs sampled from the policy is five points lower, beyond chance.",
-                "在从策略采样的回答对上，正确率低五个百分点以上，且不是偶然。",
+                "shift/distance: the responses' hidden states in the preference model lie at the 70th percentile of"
+                " the distances of unseen pairs on average, or above, and 0.15 above where they began (half = as those"
+                " pairs; healthy runs of the tiny world .41-.50).",
+                "shift/distance：回答在偏好模型中的隐藏状态，平均处于未见偏好对距离的第 70 百分位以上，且比起初高 0.15"
+                "（0.5 = 与那些偏好对相同；小世界健康运行为 .41-.50）。",
             ),
             (
-                "Scores beyond the 99th percentile of the training pairs' become common.",
-                "超出训练回答对 99 百分位的分数变得常见。",
+                "shift/outside_fraction: more than a tenth of the responses lie beyond the 99th percentile.",
+                "shift/outside_fraction：十分之一以上的回答超出第 99 百分位。",
+            ),
+            (
+                "trimtab pm shift: the distances alone cost five points of the accuracy to expect, beyond chance.",
+                "trimtab pm shift：仅距离一项就使预期正确率下降五个百分点以上，且不是偶然。",
+            ),
+            (
+                "Accuracy on labeled pairs of the policy is five points lower than on held-out pairs, beyond chance.",
+                "在策略自己的（已标注）回答对上，正确率比留出对低五个百分点以上，且不是偶然。",
             ),
         ],
         [
             (
-                "Improvement itself raises scores: look at accuracy, not only at scores.",
-                "进步本身也会抬高分数：要看正确率，不只看分数。",
-            )
+                "Improvement itself raises scores, and shift/score_psi with them: look at distance and accuracy.",
+                "进步本身也会抬高分数和 shift/score_psi：要看距离和正确率。",
+            ),
+            (
+                "Responses of a policy that settles resemble each other; such pairs are hard for any model, at any"
+                " distance.",
+                "收敛中的策略，其回答彼此相似；这样的回答对对任何模型都难，与距离无关。",
+            ),
         ],
     ),
     **page(

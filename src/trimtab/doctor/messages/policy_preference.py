@@ -55,6 +55,24 @@ MESSAGES: dict[str, Text] = {
         "Not plain divergence: the margin still rises.", "不是单纯发散：间隔仍在上升。"
     ),
     # preference models
+    "pm-distribution-shift.left": Text(
+        "The policy's responses have left the region that the preference model was trained on: what it says there is "
+        "extrapolation, and what the policy learns from it may be its faults.",
+        "策略的回答已离开偏好模型的训练区域：它在那里的分数只是外推，策略学到的可能正是它的缺陷。",
+    ),
+    "pm-distribution-shift.from-start": Text(
+        "From the first iteration on the policy's responses are unlike those that the preference model was trained on: "
+        "its pairs come from other models or other prompts.",
+        "从第一次迭代起，策略的回答就不像偏好模型训练时见过的样子：那些偏好对来自别的模型或别的提示。",
+    ),
+    "pm-distribution-shift.unlike": Text(
+        "The preference model is right less often on the policy's responses than on the pairs that it comes from.",
+        "在策略自己的回答上，偏好模型的正确率低于它在原有偏好对上的正确率。",
+    ),
+    "pm-distribution-shift.not-progress": Text(
+        "Not progress alone: that moves the scores, which were not counted here.",
+        "不只是进步：进步也会改变分数，所以这里没有以分数为据。",
+    ),
     "pm-low-accuracy.logged": Text(
         "The preference model orders pairs hardly better than a coin: what is trained on it learns noise.",
         "偏好模型排序的正确率与抛硬币相差无几：据此训练学到的是噪声。",
