@@ -8,7 +8,7 @@ that PPO and the reports use, saved so that plain transformers loads it. `calibr
 from trimtab.preference.calibrating import CalibrationReport, calibrate
 from trimtab.preference.calibration import Calibration
 from trimtab.preference.ensemble import PreferenceEnsemble, load_preference
-from trimtab.preference.evaluation import PairMetrics, evaluate
+from trimtab.preference.evaluation import PairMetrics, evaluate, length_metrics, principle_metrics
 from trimtab.preference.model import PreferenceModel
 from trimtab.preference.probes import ProbeReport, probe
 from trimtab.preference.rows import readable
@@ -23,7 +23,9 @@ __all__ = [
     "ProbeReport",
     "calibrate",
     "evaluate",
+    "length_metrics",
     "load_preference",
+    "principle_metrics",
     "probe",
     "readable",
     "split_by_prompt",

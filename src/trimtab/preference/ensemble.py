@@ -18,7 +18,7 @@ from trimtab.data.records import Pair, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.heads import OVERALL
 from trimtab.models.roles import CausalModel
-from trimtab.preference.heads import HeadWeights
+from trimtab.preference.heads import HeadWeights, mixed
 from trimtab.preference.model import PreferenceModel
 from trimtab.runs.files import read_json
 from trimtab.stats.shift import auc
@@ -124,13 +124,14 @@ class PreferenceEnsemble(PreferenceModel):
         """Raw combined scores of tokenised rows, float64 [B]."""
         return combined(self.less_offsets(self.read_ids(rows).scores), self.combine, self.pessimism)
 
-    def biased_score(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> np.ndarray | None:
+    def levelled(self, raw: np.ndarray) -> np.ndarray:
         """As of one model; each member's mean over the batch stands for its offset."""
-        biased = self.read(prompts, responses).biased
-        if biased is None:
-            return None
-        level = biased - biased.mean(axis=1, keepdims=True)
-        return np.asarray(combined(level, self.combine, self.pessimism) / self.scale)
+        return np.asarray(raw - raw.mean(axis=-1, keepdims=True) + np.array(self.offsets)[:, None, None])
+
+    def score_of_heads(self, heads: np.ndarray) -> np.ndarray:
+        """The score float64 [B] that heads [k, H, B] of every member make."""
+        members = self.less_offsets(mixed(heads, self.head_weights))
+        return np.asarray(combined(members, self.combine, self.pessimism) / self.scale)
 
     def disagreement(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> np.ndarray:
         """Population standard deviation of the members' scores, float64 [B]."""

@@ -38,13 +38,13 @@ class Read(NamedTuple):
 
     `scores`: every member's raw scores, float64 [k, B]: its heads as they are weighed, less what length explains.
     `states`: what the first's head reads, float32 [B, D]. `heads`: scores of each head, less what length explains,
-    [k, H, B]. `biased`: [k, B] scores with the length left in; None where none is taken out.
+    [k, H, B]; `raw`: the same with the length left in, None where none is taken out.
     """
 
     scores: np.ndarray
     states: np.ndarray | None
     heads: np.ndarray
-    biased: np.ndarray | None
+    raw: np.ndarray | None
 
 
 class Observed(NamedTuple):
@@ -228,8 +228,8 @@ class PreferenceModel:
 
         Of a model with a length head only before it is saved: that head is not kept.
         """
-        biased = self.read(prompts, responses).biased
-        return None if biased is None else np.asarray(biased[0] / self.scale)
+        raw = self.read(prompts, responses).raw
+        return None if raw is None else self.score_of_heads(self.levelled(raw))
 
     def score_ids(self, rows: Sequence[list[int]]) -> np.ndarray:
         """Raw scores of tokenised rows, float64 [B]; what length explains is left in."""
@@ -276,14 +276,22 @@ class PreferenceModel:
     def _as_read(
         self, heads: np.ndarray, beside: np.ndarray, states: np.ndarray | None, tokens: Sequence[int] | None
     ) -> Read:
-        biased = None
+        raw = None
         if any(head is not None for head in self.length_heads):
-            biased = mixed(heads, self.head_weights) + beside
+            raw = heads + beside[:, None]
         if tokens is not None and any(self.length_fits):
-            biased = mixed(heads, self.head_weights)
+            raw = heads
             fitted = zip(heads, self.length_fits, strict=True)
             heads = np.stack([own if fit is None else fit.apply(own, tokens) for own, fit in fitted])
-        return Read(mixed(heads, self.head_weights), states, heads, biased)
+        return Read(mixed(heads, self.head_weights), states, heads, raw)
+
+    def levelled(self, raw: np.ndarray) -> np.ndarray:
+        """Heads [k, H, B] with the length left in, such that those of several members can be combined."""
+        return raw
+
+    def score_of_heads(self, heads: np.ndarray) -> np.ndarray:
+        """The score float64 [B] that heads [k, H, B] of every member make."""
+        return np.asarray(mixed(heads, self.head_weights)[0] / self.scale)
 
     def save(self, directory: Path, **card: Any) -> None:
         """Write model, tokenizer and card; `card` holds facts worth keeping (hash of the pairs, accuracy)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from trimtab.models.seeds import numpy_stream, torch_stream
 from trimtab.preference.dropout import Dropout
 from trimtab.preference.ensemble import PreferenceEnsemble
 from trimtab.preference.evaluation import pair_metrics
-from trimtab.preference.length import fit_length
+from trimtab.preference.length import fit_length, log_length
 from trimtab.preference.model import PreferenceModel
 from trimtab.preference.objective import Objective
 from trimtab.preference.pairs import PairScores, TrunkCache
@@ -178,8 +179,13 @@ class _Lesson:
         scorer.weigh(self.objective.names, config.head_weights, self.principle_weights)
         if config.length_debias == "regress":
             assert self.tokens is not None
-            heads = scorer.read_ids([row for pair in self.rows for row in pair]).heads[0]
-            scorer.length_fits = [fit_length(heads[:, 0::2], heads[:, 1::2], self.tokens[:, 0], self.tokens[:, 1])]
+            # on pairs that were not trained on: the scores of the others follow their labels, and with them the length
+            of = [p.prompt for p in self.held_out]
+            sides = [p.chosen for p in self.held_out], [p.rejected for p in self.held_out]
+            heads = [scorer.read(of, said).heads[0] for said in sides]
+            tokens = [[scorer.response_tokens(p, r) for p, r in zip(of, said, strict=True)] for said in sides]
+            # the mean over the training responses stays what it is, as an ensemble's offsets are taken there
+            scorer.length_fits = [replace(fit_length(*heads, *tokens), centre=float(log_length(self.tokens).mean()))]
         return scorer
 
     def _drawn(self, number: int) -> tuple[list[int], list[int]]:
