@@ -111,7 +111,7 @@ def run_pm(shop: Workshop) -> Result:
     model.reference = reference_of(model, training, held_out, seed=config.project.seed)
     model.save(directory / "model", held_out_accuracy=metrics.accuracy.mean, **own)
     write_pairs(directory / "held_out.jsonl", held_out)
-    study(shop, model, held_out)
+    study(shop, model, held_out, training)
     people = {pair.id for pair in shop.project.human_pairs}
     of_people = [pair for pair in held_out if pair.id in people]
     apart = preference.evaluate(model, of_people, seed=config.project.seed).as_dict() if of_people else None
@@ -120,7 +120,7 @@ def run_pm(shop: Workshop) -> Result:
         **metrics.as_dict(),
         **(_validation(shop, "pm") if config.preference.patience is not None else {}),
         **members_on_pairs(model, held_out),
-        **figures_beside(model, held_out, config.project.seed),
+        **figures_beside(model, held_out, config.project.seed, held_out=True),
         **({"human_pairs": len(people), "human_held_out": apart} if people else {}),
         **({"too_long": len(given) - len(pairs)} if len(pairs) < len(given) else {}),
     }

@@ -75,9 +75,8 @@ _PPO = [
     _ppo("score/max", "score", "Highest raw score of the batch."),
     _ppo("score/outlier_fraction", "fraction", "Share of the batch's raw scores that ppo.score_outlier_sds moved.",
          Band(0, 0.05), _HEURISTIC, "reward-noise"),
-    _ppo("score/<name>", "score", "Mean score of one scorer of a mixture, before its weight; of one head of a preference "
-         "model with several (score/<principle>).", None, None,
-         "reward-hacking"),
+    _ppo("score/<name>", "score", "Mean score of one scorer of a mixture, before its weight; of a preference model "
+         "with heads by principle, of each head (score/<principle>).", None, None, "reward-hacking"),
     _ppo("shift/distance", "fraction", "Where the responses' hidden states in the preference model lie: mean "
          "percentile of their Mahalanobis distance among pairs that it was not trained on.", Band(0, 0.7),
          "half = as those pairs; tiny world: healthy runs .41-.50, a policy that exploits blind spots .81",
@@ -233,7 +232,7 @@ _PM = [
     _pm("loss/principles", "nats", "Sum over the principles of the loss of each one's head, of each update's pairs "
         "(preference.principle_heads)."),
     _pm("length/score_correlation", "1", "Correlation of the score with the tokens of the response over an update "
-        "(length_debias = \"two-head\").", Band(-0.3, 0.3), _HEURISTIC),
+        "(length_debias = two-head).", Band(-0.3, 0.3), _HEURISTIC),
     _pm("length/head_correlation", "1", "The same of the head that is to hold the length, and that is thrown away.",
         Band(0.5, 1), _HEURISTIC),
     _pm("margin/std", "score", "Population standard deviation of the margins.", Band(0.05, None), _HEURISTIC,
