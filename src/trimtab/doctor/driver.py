@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     Material = Log | JudgmentMaterial
 
+_Place = tuple[Finding, str, str]
+"""A finding, its stage, and where it was made."""
+
 __all__ = ["detectors", "diagnose", "diagnose_materials"]
 
 
@@ -53,13 +56,14 @@ def diagnose_materials(materials: Sequence[Material], *, extra: Sequence[Detecto
         extra: detectors besides the built-in ones and those of plugins.
     """
     known, notes = detectors(judgments=any(not isinstance(m, Log) for m in materials))
-    found: list[tuple[Finding, str]] = []
+    found: list[_Place] = []
     unmade: list[NotDiagnosable] = []
     checked: dict[str, None] = {}
     concluded: list[bool] = []
     several = len(materials) > 1
     for material in materials:
-        stage = material.stage.value if isinstance(material, Log) else ""
+        stage = material.stage.value if isinstance(material, Log) else material.stage
+        place = material.path if isinstance(material, Log) else material.beside or material.path
         here: list[NotDiagnosable] = []
         looked: set[str] = set()
         findings: list[Finding] = []
@@ -75,13 +79,15 @@ def diagnose_materials(materials: Sequence[Material], *, extra: Sequence[Detecto
                 continue
             findings += [v for v in verdicts if isinstance(v, Finding)]
             here += [v for v in verdicts if isinstance(v, NotDiagnosable)]
-        found += [(_finished(f, material, several), stage) for f in _one_each(findings)]
+        found += [(_finished(f, material, several), stage, place) for f in _one_each(findings)]
         ids = {f.id for f in findings}
+        if not isinstance(material, Log):  # what a probe looked for need not show in the scores
+            here = [n for n in here if n.id not in material.probed]
         unmade += [n for n in here if n.id not in ids]
         checked |= dict.fromkeys(sorted(looked - {n.id for n in here} | ids))
         concluded.append(conclusive(material, looked, here))
     span = max((m.steps[1] - m.steps[0] for m in materials if isinstance(m, Log) and m.steps), default=0)
-    story, root = tell(found, span)
+    story, root = tell(_one_place(found), span)
     told = reconcile(story)
     logs = tuple(m for m in materials if isinstance(m, Log))
     return Diagnosis(
@@ -104,9 +110,10 @@ def detectors(*, judgments: bool = True) -> tuple[list[Detector], list[Skipped]]
     """
     known: list[Detector] = list(LOG_DETECTORS)
     if judgments:
-        from trimtab.doctor.detectors import judge, judge_statistics, preference_data, scores
+        from trimtab.doctor.detectors import judge, judge_statistics, preference_data, probed, scores
 
         known += (*judge.DETECTORS, *judge_statistics.DETECTORS, *preference_data.DETECTORS, *scores.DETECTORS)
+        known += probed.DETECTORS
     others, notes = plugins()
     return [*known, *others], notes
 
@@ -116,7 +123,7 @@ def _finished(finding: Finding, material: Material, several: bool) -> Finding:
     if not finding.prescriptions:
         finding = replace(finding, prescriptions=prescribe(finding, material if isinstance(material, Log) else None))
     if several and not finding.where:
-        stage = material.stage.value if isinstance(material, Log) else material.format
+        stage = material.stage.value if isinstance(material, Log) else material.stage or material.format
         finding = replace(finding, where=f"{material.path} ({stage})")
     return finding
 
@@ -128,6 +135,14 @@ def _one_each(findings: Sequence[Finding]) -> list[Finding]:
         first = out.get(finding.id)
         out[finding.id] = finding if first is None else replace(first, evidence=first.evidence + finding.evidence[:1])
     return list(out.values())
+
+
+def _one_place(found: Sequence[_Place]) -> list[tuple[Finding, str]]:
+    """Findings with their stages; what a log and what stands beside it both show is one finding."""
+    kept: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding, stage, place in found:
+        kept.setdefault((place, stage, finding.id), []).append(finding)
+    return [(_one_each(same)[0], stage) for (_, stage, _), same in kept.items()]
 
 
 def _once(unmade: Any) -> tuple[NotDiagnosable, ...]:

@@ -24,6 +24,7 @@ __all__ = [
     "JudgeStatistics",
     "JudgmentMaterial",
     "PairTable",
+    "ProbedFault",
     "ScoreTable",
     "from_records",
     "from_store",
@@ -154,8 +155,17 @@ class PairTable:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbedFault:
+    """A fault of a preference model that a probe named: the finding's id, its severity, what showed it."""
+
+    id: str
+    severity: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
 class JudgmentMaterial:
-    """One file that is no training log.
+    """One file that is no training log, or what a run of ours keeps of its preference model.
 
     Args:
         path: the file.
@@ -170,6 +180,10 @@ class JudgmentMaterial:
         second_order: for verdicts of both orders in one row: `mapped back`, `raw` (they were exchanged here) or
             `unknown` (then they were left out).
         skipped: records that could not be read.
+        faults: what a probe of a preference model named.
+        probed: ids that the probe could have named.
+        stage: of the chain that it belongs to, as a log's; empty: none.
+        beside: path of the log that speaks of the same model; both are one in what is told.
     """
 
     path: str
@@ -182,6 +196,10 @@ class JudgmentMaterial:
     pairs: PairTable | None = None
     second_order: str = ""
     skipped: tuple[Skipped, ...] = field(default=())
+    faults: tuple[ProbedFault, ...] = ()
+    probed: tuple[str, ...] = ()
+    stage: str = ""
+    beside: str = ""
 
 
 def from_records(records: Sequence[Mapping[str, Any]], path: str) -> JudgmentMaterial | None:

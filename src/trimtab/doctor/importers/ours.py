@@ -8,7 +8,9 @@ from typing import Any
 
 from trimtab.doctor.importers.build import MOST_STEPS, build
 from trimtab.doctor.importers.dialects import BY_NAME
+from trimtab.doctor.importers.ours_preference import calibrated_rows, preference_results
 from trimtab.doctor.importers.table import TableBuilder
+from trimtab.doctor.judgments import JudgmentMaterial
 from trimtab.doctor.log import Log, Skipped
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.reading import refuse_special
@@ -33,7 +35,7 @@ def is_project(directory: Path) -> bool:
     return (directory / _PROJECT).is_file() or any(directory.glob(f"*/{_MANIFEST}"))
 
 
-def read_project(directory: Path, mapping: Mapping[str, str]) -> list[Log]:
+def read_project(directory: Path, mapping: Mapping[str, str]) -> list[Log | JudgmentMaterial]:
     """The chain of the newest run of a project: that run, and for stages it lacks the runs it was made from.
 
     Raises:
@@ -51,20 +53,25 @@ def read_project(directory: Path, mapping: Mapping[str, str]) -> list[Log]:
     by_name = {run.name: run for run in runs}
     newest = runs[-1]
     logs: dict[str, Log] = {}
+    beside: list[JudgmentMaterial] = []
     run: Run | None = newest
     seen: set[str] = set()
     while run is not None and run.name not in seen:
         seen.add(run.name)
-        for log in read_run(run.path, mapping):
-            logs.setdefault(log.stage.value, log)
+        for material in read_run(run.path, mapping):
+            if isinstance(material, Log):
+                logs.setdefault(material.stage.value, material)
+            elif any(log.path == material.beside for log in logs.values()):
+                beside.append(material)
         parent = run.manifest.get("parent")
         run = by_name.get(str(parent).partition("@")[0]) if parent else None
     order = {name: i for i, name in enumerate(("sft", "sample", "label", "pm", "direct", "policy", "eval"))}
-    return sorted(logs.values(), key=lambda log: order.get(log.stage.value, 99))
+    return [*sorted(logs.values(), key=lambda log: order.get(log.stage.value, 99)), *beside]
 
 
-def read_run(directory: Path, mapping: Mapping[str, str]) -> list[Log]:
-    """One log for each stage of a run that logged something, the last attempt of each.
+def read_run(directory: Path, mapping: Mapping[str, str]) -> list[Log | JudgmentMaterial]:
+    """One log for each stage of a run that logged something, the last attempt of each; and what is kept of its
+    preference model.
 
     Raises:
         TrimtabError: the manifest cannot be read.
@@ -82,10 +89,13 @@ def read_run(directory: Path, mapping: Mapping[str, str]) -> list[Log]:
     ]  # fmt: skip
     config = dict(dotted(run.config))
     ordered = [s for s in STAGES if s in by_stage] + [s for s in by_stage if s not in STAGES]
-    return [
+    if "pm" in by_stage:
+        by_stage["pm"] = calibrated_rows(run, by_stage["pm"])
+    logs: list[Log | JudgmentMaterial] = [
         rows_log(by_stage[stage], f"{directory} [{stage}]", stage, config, _planned(stage, config), mapping, broken)
         for stage in ordered
     ]
+    return [*logs, *(preference_results(run, f"{directory} [pm]") if "pm" in by_stage else [])]
 
 
 def _shift_at(run: Run, step: int) -> dict[str, float]:

@@ -24,6 +24,7 @@ MESSAGES: dict[str, Text] = {
     ),
     "face.one-noted": Text("1 thing noted", "1 项提示"),
     "face.noted": Text("{n} things noted", "{n} 项提示"),
+    "face.probed": Text("the probe: {what}", "探测结果：{what}"),
     # severities and statuses
     "face.critical": Text("critical", "严重"),
     "face.warning": Text("warning", "警告"),
