@@ -69,8 +69,8 @@ def test_weights_by_hand():
     np.testing.assert_allclose(named_weights("overall", names, constitution), [1, 0, 0])
     np.testing.assert_allclose(named_weights("constitution", names, constitution), [0, 0.75, 0.25])
     np.testing.assert_allclose(named_weights({"overall": 1, "sea": -3}, names, constitution), [0.25, 0, -0.75])
-    assert described(np.array([0.25, 0, -0.75]), names) == "overall=0.25 sea=-0.75"
-    assert described(np.array([1.0, 0, 0]), names) == ""
+    assert described({"overall": 1, "sea": -3.0}) == "heads overall=1 sea=-3"
+    assert described("overall") == ""
     for wrong, said in (({"honest": 1}, "'honest'.*overall, kind, sea"), ({"sea": 0}, "no head has a weight")):
         with pytest.raises(TrimtabError, match=said):
             named_weights(wrong, names, constitution)
@@ -239,7 +239,9 @@ def test_a_calibration_of_other_weights_is_not_used(trained, tmp_path):
     preference.calibrate(mine, pairs).save(directory)
     assert preference.load_preference(directory, CPU, head_weights="constitution").calibration is not None
     assert preference.load_preference(directory, CPU).calibration is None
-    with pytest.raises(TrimtabError, match=r"fitted on kind=0\.75 sea=0\.25; the score is now the overall head"):
+    with pytest.raises(
+        TrimtabError, match="heads by the constitution's weights; the score is now the overall"
+    ):
         preference.load_preference(directory, CPU, calibrated_score=True)
 
 
@@ -262,3 +264,15 @@ def test_a_classifier_of_something_else_is_refused(trained, tmp_path):
     path.write_text(json.dumps(config | {"id2label": {"0": "anger", "1": "joy", "2": "fear"}}))
     with pytest.raises(TrimtabError, match="has 3 labels: a preference model has one, or one a head"):
         preference.load_preference(tmp_path / "pm", CPU)
+
+
+def test_ppo_is_told_every_head(trained):
+    from trimtab.scoring import MixtureScorer, RuleScorer, signals
+
+    pairs = two_principles(10, seed=2)
+    of, said = [p.prompt for p in pairs], [p.chosen for p in pairs]
+    heads = trained.head_scores(of, said)
+    expected = {f"score/{name}": pytest.approx(heads[name].mean()) for name in ("overall", "kind", "sea")}
+    assert signals(trained, of, said) == expected
+    mixture = MixtureScorer([(trained, 1.0), (RuleScorer("rule:length"), 0.1)])
+    assert expected.items() <= signals(mixture, of, said).items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.pipeline.project import Project
@@ -12,7 +12,10 @@ from trimtab.pipeline.stages import reads_calibration
 from trimtab.runs.files import file_hash, read_json
 from trimtab.runs.run import Run
 
-__all__ = ["renew_calibration"]
+if TYPE_CHECKING:
+    from trimtab.preference.model import PreferenceModel
+
+__all__ = ["how_scored", "renew_calibration"]
 
 Say = Callable[[str], None]
 
@@ -21,7 +24,8 @@ def renew_calibration(project: Project, run: Run, say: Say) -> None:
     """Fit the calibration that PPO is about to read on the run's held-out pairs, where it has to be.
 
     That is where `preference.calibrated_score` was set after the preference model was trained, or where
-    `preference.combine` or `preference.pessimism` has changed since the calibration was fitted.
+    `preference.combine`, `preference.pessimism` or `preference.head_weights` has changed since the calibration was
+    fitted.
 
     Args:
         run: whose preference model is trained already.
@@ -38,7 +42,7 @@ def renew_calibration(project: Project, run: Run, say: Say) -> None:
     from trimtab.preference.ensemble import combination
 
     config = project.config.preference
-    wanted = combination(config.members, config.combine, config.pessimism)
+    wanted = combination(config.members, config.combine, config.pessimism, config.head_weights)
     kept = Calibration.load(directory / "model")
     if kept is None:
         if config.calibrated_score:
@@ -56,6 +60,22 @@ def renew_calibration(project: Project, run: Run, say: Say) -> None:
         )
     say(f"pm: the calibration was fitted on {kept.scores or 'other scores'}; it is fitted again on {wanted}")
     calibrate_preference_model(project, run.name, None, _asked(read_json(directory / "model" / CALIBRATION_FILE)))
+
+
+def how_scored(project: Project, preference: PreferenceModel | None) -> dict[str, Any]:
+    """`preference_score`: what PPO makes of the preference model's score, for the result of the stage.
+
+    `divided_by`: the calibration's temperature, or 1. `win_probability`: "calibrated" or "logistic" where scores become
+    one, else None. `weight`: in a mixture, else None; a mixture's win probability is the logistic of its own margin.
+    """
+    if preference is None:
+        return {}
+    reward = project.config.ppo.reward
+    weight = None if isinstance(reward, str) else reward["preference"]
+    wins = None
+    if project.config.ppo.score_transform == "win_probability":
+        wins = "calibrated" if preference.calibration is not None and weight is None else "logistic"
+    return {"preference_score": {"divided_by": preference.scale, "win_probability": wins, "weight": weight}}
 
 
 def _asked(record: dict[str, Any]) -> Any:

@@ -18,7 +18,7 @@ from trimtab.data.records import Pair, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.heads import OVERALL
 from trimtab.models.roles import CausalModel
-from trimtab.preference.heads import HeadWeights, mixed
+from trimtab.preference.heads import HeadWeights, described, mixed
 from trimtab.preference.model import PreferenceModel
 from trimtab.runs.files import read_json
 from trimtab.stats.shift import auc
@@ -54,10 +54,10 @@ def combined(scores: np.ndarray, combine: Combine, pessimism: float) -> np.ndarr
     return np.asarray(mean if combine == "mean" else mean - pessimism * scores.std(0))
 
 
-def combination(members: int, combine: Combine, pessimism: float) -> str:
-    """What a combined score is, in words that a calibration is kept under; empty for a single model."""
+def combination(members: int, combine: Combine, pessimism: float, head_weights: HeadWeights = OVERALL) -> str:
+    """What a combined score is, in words that a calibration is kept under; empty for a single model of one head."""
     if members == 1:
-        return ""
+        return described(head_weights)
     return f"{combine} of {members} members" + (f", pessimism {pessimism:g}" if combine == "lower_bound" else "")
 
 

@@ -138,8 +138,8 @@ def mixed(heads: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[n
     return np.asarray(np.einsum("h,...hb->...b", weights, heads))
 
 
-def described(weights: NDArray[np.float64], names: Sequence[str]) -> str:
-    """The heads that count with their weights, as text; empty for the overall head alone."""
-    if weights[0] == 1:
-        return ""
-    return " ".join(f"{name}={weight:.6g}" for name, weight in zip(names, weights, strict=True) if weight)
+def described(chosen: HeadWeights) -> str:
+    """The heads that count, as text; empty for the overall head alone."""
+    if isinstance(chosen, str):
+        return "" if chosen == OVERALL else "heads by the constitution's weights"
+    return "heads " + " ".join(f"{name}={weight:g}" for name, weight in chosen.items())

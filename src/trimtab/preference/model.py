@@ -24,6 +24,7 @@ from trimtab.preference.calibration import CALIBRATION_FILE, Calibration, sigmoi
 from trimtab.preference.heads import HeadWeights, described, mixed, named_weights
 from trimtab.preference.length import LengthFit
 from trimtab.preference.shift_reference import REFERENCE_FILE, Reference
+from trimtab.preference.trunk import KeptStates
 from trimtab.runs.files import read_json, write_json
 from trimtab.scoring import disagreement
 from trimtab.training.precision import Precision
@@ -78,7 +79,7 @@ class PreferenceModel:
     @property
     def combination(self) -> str:
         """What the score is made of, where settings can change that without training; empty = one model's score."""
-        return described(self.head_weights, self.names)
+        return self._weighed
 
     def __init__(
         self,
@@ -106,6 +107,7 @@ class PreferenceModel:
         self.names: tuple[str, ...] = (OVERALL,)
         """Of the heads."""
         self.head_weights = np.ones(1)
+        self._weighed = ""
         self.principle_weights: dict[str, float] = {}
         self.length_fits: list[LengthFit | None] = [None]
         """Of each member: what `length_debias = "regress"` takes out of its heads."""
@@ -113,6 +115,8 @@ class PreferenceModel:
         """Of each member: the weights of the head that `length_debias = "two-head"` takes off; they are not saved."""
         self.reference: Reference | None = None
         """Kept beside the model when it is saved; `watch` makes its figures signals."""
+        self.cache: KeptStates | None = None
+        """Where the shared layers' output is looked up, and left; None: nowhere."""
         self._watches = False
         self._last: tuple[tuple[Any, ...], Read] | None = None
 
@@ -129,6 +133,7 @@ class PreferenceModel:
         """
         self.head_weights = named_weights(chosen, names, constitution)
         self.names, self.principle_weights, self._last = tuple(names), dict(constitution), None
+        self._weighed = described(chosen)
 
     def response_tokens(self, prompt: Prompt, response: Response) -> int:
         """Tokens of a response without its EOS: its length in everything that has to do with length."""
@@ -202,14 +207,15 @@ class PreferenceModel:
         return Observed(states.astype(np.float64), scores, np.zeros(len(scores)) if spread is None else spread)
 
     def signals(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> dict[str, float]:
-        """With a reference: how far this batch is from it, from the pass that scored it."""
+        """From the pass that scored it: each head's mean, and with a reference how far the batch is from it."""
+        heads = {f"score/{name}": float(x.mean()) for name, x in self.head_scores(prompts, responses).items()}
         if self.reference is None:
-            return {}
+            return heads
         states = self.read(prompts, responses).states
         assert states is not None
         same = self.combination == self.reference.combination
         scores = np.asarray(self.score(prompts, responses) * self.scale) if same else None
-        return self.reference.signals(states.astype(np.float64), scores)
+        return heads | self.reference.signals(states.astype(np.float64), scores)
 
     def probability(self, margins: np.ndarray) -> np.ndarray:
         """P(first wins) of differences of this model's `score`, float64 of the same shape; calibrated where it is."""
@@ -254,7 +260,7 @@ class PreferenceModel:
             ids, mask = right_pad([rows[i] for i in part], self.codec.pad_id)
             ids, mask = ids.to(self.model.device), mask.to(self.model.device)
             with self.precision.autocast():
-                trunk = self._trunk(ids, mask)
+                trunk = self._trunk([rows[i] for i in part], ids, mask)
                 for k, model in enumerate(models):
                     features = model.features(ids, mask, trunk=trunk)
                     every = head_scores(model.linear, features)[:, : len(self.names)]
@@ -266,12 +272,20 @@ class PreferenceModel:
                         kept[part] = features.float().cpu().numpy()
         return self._as_read(heads, beside, kept, tokens)
 
-    def _trunk(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | None:
-        """What several members on shared layers read in common."""
-        first = self.model
-        if len(self.models) == 1 or not isinstance(first, ScalarModel) or first.boundary == 0:
+    def _trunk(self, rows: Sequence[list[int]], ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | None:
+        """The shared layers' output, where it is kept, or several members read it."""
+        first, cache = self.model, self.cache
+        if not isinstance(first, ScalarModel) or first.boundary == 0 or (cache is None and len(self.models) == 1):
             return None
-        return first.trunk(ids, mask)
+        kept = [None if cache is None else cache.find(row) for row in rows]
+        found = [hidden for hidden in kept if hidden is not None]
+        if len(found) == len(rows):
+            return torch.nn.utils.rnn.pad_sequence(found, batch_first=True)
+        hidden = first.trunk(ids, mask)
+        if cache is not None:
+            for row, own in zip(rows, hidden, strict=True):
+                cache.keep(row, own[: len(row)].clone())
+        return hidden
 
     def _as_read(
         self, heads: np.ndarray, beside: np.ndarray, states: np.ndarray | None, tokens: Sequence[int] | None

@@ -29,7 +29,6 @@ _KINDS = {
     "length": "length alone", "style": "style", "damage": "made worse", "identity": "a group's name",
     "surface": "surface",
 }  # fmt: skip
-_SHIFT_FILE = "shift.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +226,10 @@ def _combination(facts: Facts) -> str:
     config = own if isinstance(own, Mapping) else {}
     members = number(config.get("members")) or 1
     if members <= 1:
-        return ""
+        weights = config.get("head_weights")
+        if isinstance(weights, Mapping):
+            return "heads " + " ".join(f"{name}={number(weight) or 0:g}" for name, weight in weights.items())
+        return "heads by the constitution's weights" if weights == "constitution" else ""
     combine = str(config.get("combine", "mean"))
     bound = f", pessimism {number(config.get('pessimism')) or 0:g}" if combine == "lower_bound" else ""
     return f"{combine} of {members:.0f} members{bound}"
@@ -296,17 +298,30 @@ def _slices(probe: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-def _shift(facts: Facts) -> list[tuple[str, str, str]]:
-    """(name, value, meaning) of how far the policy's responses are from what the model was trained on.
-
-    From `shift.json`: `{"figures": [{"name", "value" or "mean", "low", "high", "meaning"}, ...]}`.
-    """
-    rows = []
-    for each in _list(_read(facts, _SHIFT_FILE), "figures"):
-        found = figure_of(each)
-        if found is not None:
-            rows.append((str(each.get("name")), _shown(found), str(each.get("meaning", ""))))
-    return rows
+def _shift(facts: Facts) -> dict[str, Any] | None:
+    """How far responses are from what the model was trained on, as the last `trimtab pm shift` found."""
+    found = _read(facts, "shift.json")
+    own = next((s for s in reversed(_list(found, "sets")) if s.get("label") == found.get("deciding")), None)
+    if own is None:
+        return None
+    expected, floor = _table(own, "expected"), number(own.get("domain_floor"))
+    chance = "" if floor is None else f"; up to {figure(floor)} is chance"
+    rows = [
+        (
+            "told apart",
+            _of(own.get("domain")),
+            f"by a classifier, from what it was trained on (AUC, .5 = alike{chance})",
+        ),
+        ("distance", _of(own.get("distance")), "mean percentile among unseen responses of that kind; .5 is theirs"),
+        ("outside", _share_of(figure_of(own.get("outside"))), "of the responses lie beyond 99 % of these"),
+        ("accuracy to expect", _share_of(figure_of(expected.get("accuracy"))), "of pairs of such responses"),
+        ("on held-out pairs", _share_of(figure_of(expected.get("reference"))), "the accuracy that this is read from"),
+    ]
+    return {
+        "verdict": str(own.get("verdict", "")),
+        "label": str(own.get("label", "")),
+        "rows": [(name, value, meaning) for name, value, meaning in rows if value is not None],
+    }
 
 
 def _read(facts: Facts, name: str) -> Mapping[str, Any]:
