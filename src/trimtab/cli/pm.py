@@ -12,6 +12,7 @@ from trimtab.cli.options import Again, JsonOutput, Panel, ProjectDirectory, Quie
 from trimtab.cli.pm_calibrate import calibrate
 from trimtab.cli.pm_compare import compare, learning_curve
 from trimtab.cli.pm_probe import probe
+from trimtab.cli.pm_shaping import shaping
 from trimtab.cli.pm_shift import shift
 from trimtab.cli.stages import stage
 
@@ -28,6 +29,7 @@ def register(app: typer.Typer) -> None:
     group.command("calibrate")(calibrate)
     group.command("probe")(probe)
     group.command("shift")(shift)
+    group.command("shaping")(shaping)
     group.command("compare")(compare)
     group.command("learning-curve")(learning_curve)
     app.add_typer(group, name="pm", rich_help_panel=Panel.STAGES)

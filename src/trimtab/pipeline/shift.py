@@ -12,6 +12,7 @@ from trimtab.data.lines import check_prompt, messages_of, read_lines, text_of
 from trimtab.data.pairs import read_pairs
 from trimtab.data.records import Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.figures import finite
 from trimtab.models.loading import pick_device
 from trimtab.pipeline.evaluate import preference_model_and_pairs
 from trimtab.pipeline.project import CONFIG_NAME, Project
@@ -115,7 +116,7 @@ def shift_of(
     reports = tuple(shift(subject.model, known, s.prompts, s.responses, label=s.label, seed=subject.seed) for s in sets)
     found = Shifts(reports, tuple(s.step for s in sets), source, len(known.scores), 2 * int(known.unseen.sum()))
     if keep and subject.run is not None:
-        write_json(subject.run.artifact("pm") / SHIFT_FILE, found.as_dict())
+        write_json(subject.run.artifact("pm") / SHIFT_FILE, finite(found.as_dict()))
     return found
 
 
