@@ -39,12 +39,15 @@ class Dropout:
         self._generator = torch.Generator(device=model.device)
         self.step = 0
         """The update that is made; its number seeds what is dropped."""
+        self.part = 0
+        """The part of the update that is in memory; it seeds, too."""
 
     @contextmanager
     def on(self) -> Iterator[None]:
         """Drop inside; without a trace outside."""
         seed, *names = self._names
-        self._generator.manual_seed(stream_seed(seed, "pm", "dropout", *names, self.step))
+        part = ("part", self.part) if self.part else ()
+        self._generator.manual_seed(stream_seed(seed, "pm", "dropout", *names, self.step, *part))
         hooks = [layer.register_forward_hook(self._thin) for layer in self._layers]
         try:
             yield

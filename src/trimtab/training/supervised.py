@@ -9,6 +9,7 @@ Examples that belong together are kept in one update where `groups` says so.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,7 +29,9 @@ from trimtab.training.precision import Precision
 __all__ = ["Recipe", "fit"]
 
 LossOf = Callable[[list[int]], tuple[Tensor, Mapping[str, float]]]
-"""Indices of an update's examples -> (mean loss to minimise, signals to log)."""
+"""Indices of examples -> (mean loss to minimise, signals to log)."""
+PartsOf = Callable[[list[int]], list[list[int]]]
+"""Indices of an update's examples -> the same in the parts that are in memory at once."""
 
 
 class Recipe(Protocol):
@@ -65,6 +68,7 @@ def fit(
     groups: Sequence[int] | None = None,
     member: int = 0,
     before: Callable[[int], None] | None = None,
+    parts_of: PartsOf | None = None,
 ) -> list[dict[str, float]]:
     """Train `model` in place by AdamW with a linearly falling rate; returns the logged signals of every update.
 
@@ -80,6 +84,8 @@ def fit(
         member: of an ensemble; all but member 0 see another order, keep checkpoints in a directory of their own and
             log their signals as `member/<member>/<signal>`.
         before: called before each update with the number of updates made, such as to seed what is drawn in it.
+        parts_of: cuts an update into parts, each with a backward pass of its own, which then add up to the update's
+            gradient. Loss and signals must be means over the examples. None: an update is one part.
 
     Raises:
         TrimtabError: no examples.
@@ -101,7 +107,8 @@ def fit(
         while step < total and not best.given_up:
             if before is not None:
                 before(step)
-            row = _update(loss_of, passes.update(step), optimiser, recipe.max_grad_norm, precision)
+            parts = [passes.update(step)] if parts_of is None else parts_of(passes.update(step))
+            row = _update(loss_of, parts, optimiser, recipe.max_grad_norm, precision)
             step += 1
             if history and "tokens" in row:
                 row["tokens"] += history[-1]["tokens"]
@@ -182,20 +189,21 @@ class _Best:
 
 
 def _update(
-    loss_of: LossOf, chosen: list[int], optimiser: Optimiser, max_grad_norm: float, precision: Precision
+    loss_of: LossOf, parts: list[list[int]], optimiser: Optimiser, max_grad_norm: float, precision: Precision
 ) -> dict[str, float]:
-    loss, signals = loss_of(chosen)
-    precision.scale(loss).backward()
+    count = sum(len(part) for part in parts)
+    row: dict[str, float] = defaultdict(float)
+    for part in parts:
+        share = len(part) / count
+        loss, signals = loss_of(part)
+        precision.scale(share * loss).backward()
+        for key, value in ({"loss/train": float(loss.detach())} | dict(signals)).items():
+            row[key] += share * value
     precision.unscale(optimiser)
     norm = optimiser.gradient_norm()
     optimiser.scale_gradients(norm, max_grad_norm)
     precision.step([optimiser])
-    return {
-        "loss/train": float(loss.detach()),
-        "gradient_norm": float(norm),
-        "learning_rate": optimiser.last_learning_rate,
-        **signals,
-    }
+    return {"gradient_norm": float(norm), "learning_rate": optimiser.last_learning_rate, **row}
 
 
 def _checkpoint(
