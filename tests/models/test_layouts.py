@@ -172,6 +172,14 @@ def test_targets_can_be_named(build):
     assert "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj" in caught.value.hint
 
 
+def test_a_rank_above_that_of_every_layer_is_refused(build):
+    assert adapted(CausalModel(build(), lora=Lora(32)).fork(True).hf)  # 32 x 48 is the largest
+    with pytest.raises(TrimtabError, match=r"lora_rank = 33: no adapted layer of .* has a rank above 32"):
+        CausalModel(build(), lora=Lora(33)).fork(True)
+    with pytest.raises(TrimtabError, match=r"lora_rank = 17: .* above 16"):
+        CausalModel(build(), lora=Lora(17, targets=("k_proj",))).fork(True)
+
+
 @pytest.mark.parametrize("kind", ["gpt2", "sliding"])
 def test_models_that_cannot_be_split_can_have_adapters_in_all_layers(build, batch, kind, tmp_path):
     base = CausalModel(build(kind), lora=Lora(2, 4.0))

@@ -12,6 +12,7 @@ from transformers import AutoModelForSequenceClassification, BertConfig, BertLMH
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.loading import load_scalar
 from trimtab.models.roles import CausalModel, ScalarModel, trunk_hash
+from trimtab.models.saving import adopt_trunk
 
 BOUNDARIES = [0, 1, 2, 3]
 KINDS = ["llama", "qwen2"]
@@ -242,7 +243,7 @@ def test_a_saved_scalar_model_shares_the_trunk_again_or_is_refused(build, batch,
 def test_adopting_a_trunk_keeps_a_tied_head_tied(build, batch):
     ids, mask = batch
     base, twin = CausalModel(build(), 1), CausalModel(build(), 1)
-    twin.adopt_trunk(base)
+    adopt_trunk(twin, base)
     assert twin.hf.lm_head.weight is base.hf.model.embed_tokens.weight
     assert torch.equal(twin.lm_logits(twin.hidden(ids, mask)), base.lm_logits(base.hidden(ids, mask)))
 

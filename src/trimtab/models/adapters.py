@@ -91,7 +91,7 @@ def add_adapters(hf: PreTrainedModel, lora: Lora, boundary: int, generator: torc
         generator: draws A; None: always the same A.
 
     Raises:
-        TrimtabError: a target is no linear layer of the model.
+        TrimtabError: as `config_for`.
     """
     from peft import inject_adapter_in_model
 
@@ -110,7 +110,7 @@ def config_for(hf: PreTrainedModel, lora: Lora, boundary: int) -> Any:
     """peft's description of the adapters that a model is to get.
 
     Raises:
-        TrimtabError: a target is no linear layer of the model.
+        TrimtabError: a target is no linear layer of the model, or the rank is above that of all layers.
     """
     count = int(hf.config.get_text_config().num_hidden_layers)
     name, layers = layer_list(hf, count)
@@ -122,6 +122,13 @@ def config_for(hf: PreTrainedModel, lora: Lora, boundary: int) -> Any:
             ErrorKind.CONFIG,
             f"model.lora_targets: {type(hf).__name__} has no linear layer {', '.join(missing) or 'at all'}",
             f"its layers have {', '.join(there) or 'none'}",
+        )
+    widest = max(min(m.weight.shape) for n, m in linear if not lora.targets or _last(n) in lora.targets)
+    if lora.rank > widest:
+        raise TrimtabError(
+            ErrorKind.CONFIG,
+            f"model.lora_rank = {lora.rank}: no adapted layer of {type(hf).__name__} has a rank above {widest}",
+            f"name 1 to {widest}, usually 8 to 64",
         )
     numbers = range(boundary, count)
     return _config(lora, lora.targets or there, numbers, _last(name), any(isinstance(m, Conv1D) for _, m in linear))

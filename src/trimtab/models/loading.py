@@ -25,7 +25,7 @@ from trimtab.models.adapters import ADAPTER, SavedAdapters, adapted, config_for,
 from trimtab.models.heads import names_of_heads, narrow, widen
 from trimtab.models.narration import without_bars, without_warnings
 from trimtab.models.roles import CausalModel, Role, ScalarModel
-from trimtab.models.saving import base_hash, give_adapters, trunk_hash
+from trimtab.models.saving import adopt_trunk, base_hash, give_adapters, trunk_hash
 from trimtab.models.tokens import TextCodec
 
 __all__ = [
@@ -191,7 +191,7 @@ def load_causal_lm(
         hf = from_pretrained(AutoModelForCausalLM, name, source, dtype, device, **shorter)
         model = CausalModel(hf, boundary, lora=layout.lora, compute_dtype=_dtype(dtype))
         if onto is not None and boundary and _recorded(config, "trunk_sha256") == trunk_hash(onto):
-            model.adopt_trunk(onto, recorded=_recorded(config, "trunk_sha256"))
+            adopt_trunk(model, onto, recorded=_recorded(config, "trunk_sha256"))
     model.requires_grad_(False)
     if codec is not None:
         codec.check_model(model.vocabulary_size, name)
@@ -236,7 +236,7 @@ def load_scalar(
         # A head of 1 x D numbers is kept in float32 whatever the body computes in.
         model.linear.float()
         if trunk_from is not None and trunk_from.boundary:
-            model.adopt_trunk(trunk_from, recorded=_recorded(config, "trunk_sha256"))
+            adopt_trunk(model, trunk_from, recorded=_recorded(config, "trunk_sha256"))
     model.requires_grad_(False)
     if codec is not None:
         codec.check_model(model.vocabulary_size, str(directory))

@@ -3,6 +3,7 @@
 `trunk(ids) -> hidden` is the embedding and the first k layers, `top(hidden) -> hidden` the rest with the final norm.
 k = 0: nothing is shared between roles, each has a whole model. k > 0: the trunk is frozen and the same storage in every
 role; forks copy the top only. Where the head is tied to the embedding it belongs to the trunk and stays frozen with it.
+With adapters all weights are frozen and one storage; forks have adapters above k, and a scalar head, of their own.
 
 What is trained is held in float32 and computes in `compute_dtype` under autocast; what is frozen is stored in
 `compute_dtype`. Policy and reference agree exactly at step 0 if the policy is forked from the reference (bfloat16
@@ -253,35 +254,6 @@ class Role(nn.Module):
         for _, parameter in self.own_parameters():
             parameter.data = parameter.data.to(dtype)
             parameter.requires_grad_(trainable)
-
-    def adopt_trunk(self, other: Role, *, recorded: str | None = None) -> None:
-        """Replace this role's trunk by the storage of `other`'s, which must hold the same weights.
-
-        Args:
-            other: the role to share with.
-            recorded: hash of the trunk that this role was trained on; default: that of the trunk it has.
-
-        Raises:
-            TrimtabError: the boundaries or the trunks' weights differ.
-        """
-        mine_hash, other_hash = trunk_hash(self) if recorded is None else recorded, trunk_hash(other)
-        if self.boundary != other.boundary or mine_hash != other_hash:
-            raise TrimtabError(
-                ErrorKind.MODEL,
-                f"{self.hf.config.name_or_path or type(self.hf).__name__} stands on another trunk than "
-                f"the model at hand (shared layers {self.boundary} and {other.boundary}, "
-                f"hashes {mine_hash[:12] or 'none'} and {other_hash[:12] or 'none'})",
-                "train both from the same base model with the same model.trainable and model.dtype",
-            )
-        if self.boundary == 0:
-            return
-        mine, theirs = self.backbone.body, other.backbone.body
-        tied = [m for m in self.hf.modules() if getattr(m, "weight", None) is mine.embed_tokens.weight]
-        for module in tied:
-            module.weight = theirs.embed_tokens.weight
-        mine.embed_tokens, mine.rotary_emb = theirs.embed_tokens, theirs.rotary_emb
-        for index in range(self.boundary):
-            mine.layers[index] = theirs.layers[index]
 
     def save_pretrained(self, directory: Path | str, *, pad_id: int, dtype: torch.dtype | None = None) -> None:
         """Write a directory that plain transformers loads (safetensors and config.json).

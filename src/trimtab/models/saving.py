@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.adapters import ADAPTER, SavedAdapters, adapted, adapter_parameters, plain_name, save_adapters
 from trimtab.models.backbone import shared_parameters
 from trimtab.models.narration import without_bars
@@ -20,7 +21,7 @@ from trimtab.models.writing import writing_weights
 if TYPE_CHECKING:
     from trimtab.models.roles import Role
 
-__all__ = ["base_hash", "give_adapters", "save_role", "trunk_hash"]
+__all__ = ["adopt_trunk", "base_hash", "give_adapters", "save_role", "trunk_hash"]
 
 
 def trunk_hash(role: Role) -> str:
@@ -111,3 +112,34 @@ def give_adapters(role: Role, saved: SavedAdapters) -> None:
     for parameter in adapter_parameters(role.hf):
         parameter.data = parameter.data.to(role.compute_dtype)
     role.hf.requires_grad_(False)
+
+
+def adopt_trunk(role: Role, other: Role, *, recorded: str | None = None) -> None:
+    """Replace a role's trunk by the storage of `other`'s, which must hold the same weights.
+
+    Args:
+        role: changed in place.
+        other: the role to share with.
+        recorded: hash of the trunk that `role` was trained on; default: that of the trunk it has.
+
+    Raises:
+        TrimtabError: the boundaries or the trunks' weights differ.
+    """
+    mine_hash, other_hash = trunk_hash(role) if recorded is None else recorded, trunk_hash(other)
+    if role.boundary != other.boundary or mine_hash != other_hash:
+        raise TrimtabError(
+            ErrorKind.MODEL,
+            f"{role.hf.config.name_or_path or type(role.hf).__name__} stands on another trunk than "
+            f"the model at hand (shared layers {role.boundary} and {other.boundary}, "
+            f"hashes {mine_hash[:12] or 'none'} and {other_hash[:12] or 'none'})",
+            "train both from the same base model with the same model.trainable and model.dtype",
+        )
+    if role.boundary == 0:
+        return
+    mine, theirs = role.backbone.body, other.backbone.body
+    tied = [m for m in role.hf.modules() if getattr(m, "weight", None) is mine.embed_tokens.weight]
+    for module in tied:
+        module.weight = theirs.embed_tokens.weight
+    mine.embed_tokens, mine.rotary_emb = theirs.embed_tokens, theirs.rotary_emb
+    for index in range(role.boundary):
+        mine.layers[index] = theirs.layers[index]
