@@ -7,7 +7,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trimtab.models import logprobs as module
+from trimtab.models import chosen
 from trimtab.models.logprobs import response_logprobs
 from trimtab.models.roles import CausalModel
 
@@ -77,7 +77,7 @@ def test_chunks_give_what_one_piece_gives(build, full, monkeypatch):
     model = CausalModel(build())
     with torch.no_grad():
         one = response_logprobs(model, *full, S, 1.0, want_entropy=True)
-        monkeypatch.setattr(module, "_CHUNK_LOGITS", 40 * 3)
+        monkeypatch.setattr(chosen, "CHUNK_LOGITS", 40 * 3)
         many = response_logprobs(model, *full, S, 1.0, want_entropy=True)
     torch.testing.assert_close(one.logprobs, many.logprobs, rtol=0, atol=1e-6)
     torch.testing.assert_close(one.entropy, many.entropy, rtol=0, atol=1e-6)

@@ -8,12 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from trimtab.models.chosen import chosen_logprobs
 from trimtab.models.roles import CausalModel
 
 __all__ = ["ResponseLogprobs", "hidden_logprobs", "response_logprobs"]
-
-# Logits held at once where no gradient is wanted: 2**26 float32 numbers are 256 MiB.
-_CHUNK_LOGITS = 2**26
 
 
 class ResponseLogprobs(NamedTuple):
@@ -78,33 +76,24 @@ def hidden_logprobs(
         want_entropy: see `response_logprobs`.
         want_logits: see `response_logprobs`.
     """
-    batch, width = targets.shape
-    flat, wanted = hidden.reshape(batch * width, -1), targets.reshape(-1)
-    rows = flat.shape[0]
-    if not want_logits and not torch.is_grad_enabled():
-        rows = max(1, min(rows, _CHUNK_LOGITS // model.vocabulary_size))
-    pieces = [
-        _piece(model, flat[at : at + rows], wanted[at : at + rows], temperature, want_entropy)
-        for at in range(0, max(flat.shape[0], 1), max(rows, 1))
-    ]
-    logprobs = torch.cat([p[0] for p in pieces]).view(batch, width)
-    entropy = torch.cat([p[1] for p in pieces if p[1] is not None]).view(batch, width) if want_entropy else None
-    logits = pieces[0][2].view(batch, width, -1) if want_logits else None
-    return ResponseLogprobs(logprobs, entropy, logits)
-
-
-def _piece(
-    model: CausalModel, hidden: Tensor, targets: Tensor, temperature: float, want_entropy: bool | Literal["gradient"]
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    logits = model.lm_logits(hidden).float()
-    if temperature != 1.0:
-        logits = logits / temperature
-    # Fused log-softmax and gather, in float32 whatever autocast says.
-    logprobs = -F.cross_entropy(logits, targets, reduction="none")
-    if not want_entropy:
-        return logprobs, None, logits
-    with torch.set_grad_enabled(want_entropy == "gradient" and torch.is_grad_enabled()):
-        return logprobs, _entropy(logits), logits
+    flat, wanted = hidden.reshape(-1, hidden.shape[-1]).contiguous(), targets.reshape(-1)
+    if not want_logits and want_entropy != "gradient" and (factors := model.head_operands(flat)):
+        found = chosen_logprobs(*factors, wanted, temperature, want_entropy=bool(want_entropy))
+        logprobs, entropy, logits = found.logprobs, found.entropy, None
+    else:
+        logits = model.lm_logits(flat).float()
+        if temperature != 1.0:
+            logits = logits / temperature
+        # Fused log-softmax and gather, in float32 whatever autocast says.
+        logprobs = -F.cross_entropy(logits, wanted, reduction="none")
+        with torch.set_grad_enabled(want_entropy == "gradient" and torch.is_grad_enabled()):
+            entropy = _entropy(logits) if want_entropy else None
+    shape = targets.shape
+    return ResponseLogprobs(
+        logprobs.view(shape),
+        None if entropy is None else entropy.view(shape),
+        logits.view(*shape, -1) if want_logits and logits is not None else None,
+    )
 
 
 def _entropy(logits: Tensor) -> Tensor:

@@ -287,6 +287,18 @@ class CausalModel(Role):
         logits = cast(Tensor, head(flat))
         return logits.view(*hidden.shape[:-1], logits.shape[-1])
 
+    def head_operands(self, hidden: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The factors of `lm_logits`, hidden states [N, D] and the head's weight [V, D], in the dtype of computation.
+
+        None where the head is more than a product: it has a bias, or is no linear layer.
+        """
+        head: Any = self.hf.get_output_embeddings()
+        if type(head) is not nn.Linear or head.bias is not None:
+            return None
+        kind = hidden.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else head.weight.dtype
+        return hidden.to(dtype), head.weight.to(dtype)
+
 
 class ScalarModel(Role):
     """A preference model or a value model: one number for every position, and the last one is the score.
@@ -350,17 +362,28 @@ class ScalarModel(Role):
 
     def features(self, ids: Tensor, mask: Tensor, *, trunk: Tensor | None = None) -> Tensor:
         """What the head reads for a score, the hidden state of each row's last real token: [B, L] -> [B, D]."""
-        return last_hidden(self.hidden(ids, mask, trunk=trunk), mask)
+        return self.states(ids, mask, last_column(mask)[:, None], trunk=trunk)[:, 0]
+
+    def states(
+        self, ids: Tensor, mask: Tensor, at: Tensor, positions: Tensor | None = None, *, trunk: Tensor | None = None
+    ) -> Tensor:
+        """As `hidden`, at the columns `at` int64 [B, n] alone, which costs less: [B, L] -> [B, n, D]."""
+        body = self.backbone
+        if body.splittable is not None:
+            hidden = self.hidden(ids, mask, positions, trunk=trunk)
+            return hidden[torch.arange(len(at), device=at.device)[:, None], at]
+        positions = positions_of(mask) if positions is None else positions
+        trunk = self.trunk(ids, mask, positions) if trunk is None else trunk
+        return body.states(trunk, mask, positions, self.boundary, at)
 
     def score(self, ids: Tensor, mask: Tensor) -> Tensor:
         """The scalar at each row's last real token: ids int64 [B, L], mask bool [B, L] -> float32 [B]."""
         return self.scalars(self.features(ids, mask))
 
 
-def last_hidden(hidden: Tensor, mask: Tensor) -> Tensor:
-    """The hidden state of each row's last real token: [B, L, D], bool [B, L] -> [B, D]."""
-    last = (mask.long() * torch.arange(1, mask.shape[1] + 1, device=mask.device)).argmax(-1)
-    return hidden[torch.arange(mask.shape[0], device=mask.device), last]
+def last_column(mask: Tensor) -> Tensor:
+    """The column of each row's last real token: bool [B, L] -> int64 [B]."""
+    return (mask.long() * torch.arange(1, mask.shape[1] + 1, device=mask.device)).argmax(-1)
 
 
 def disable_dropout(hf: PreTrainedModel) -> None:
