@@ -220,8 +220,8 @@ def test_reading_a_response_once_changes_no_score_and_no_gradient(codec):
     pm = preference.PreferenceModel(model, codec)
     rows = [(pm.token_ids(p.prompt, p.chosen), pm.token_ids(p.prompt, p.rejected)) for p in ranked(3)]
     found = []
-    for once in (False, True):
-        chosen, rejected = PairScores(model, rows, codec.pad_id, once=once)([0, 1, 2, 5, 3])
+    for prompts in (None, [0, 0, 0, 1, 1, 1, 2, 2, 2]):
+        chosen, rejected = PairScores(model, rows, codec.pad_id, prompts=prompts)([0, 1, 2, 5, 3])
         (chosen.square() - 2 * rejected).sum().backward()
         found.append((chosen.detach(), rejected.detach(), [p.grad.clone() for p in model.trainable_parameters()]))
         model.zero_grad()

@@ -17,6 +17,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.masking_utils import create_causal_mask
 
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.last_layer import last_layer
 
 __all__ = ["Backbone", "Decoder", "positions_of"]
 
@@ -94,15 +95,58 @@ class Backbone:
             )
         return hidden
 
+    @property
+    def takes_pairwise_mask(self) -> bool:
+        """Whether `layers` and what is built on it take a mask [B, L, L]."""
+        return self.splittable is None and self.config._attn_implementation in ("sdpa", "eager")
+
     def context(self, hidden: Tensor, mask: Tensor, positions: Tensor) -> tuple[Tensor | None, tuple[Tensor, Tensor]]:
-        """What every layer is handed: the attention mask in the model's own form, and cosines and sines."""
+        """What every layer is handed: the attention mask in the model's own form, and cosines and sines.
+
+        `mask`: bool [B, L], real tokens; or, where `takes_pairwise_mask`, bool [B, L, L]: who (dim 1) sees whom.
+        """
+        rotary = self.body.rotary_emb(hidden, position_ids=positions)
+        if mask.ndim == 3:
+            return self.own_form(mask[:, None], hidden.dtype), rotary
         attention = create_causal_mask(
             config=self.config, inputs_embeds=hidden, attention_mask=mask, cache=None, position_ids=positions
         )
-        return cast("Tensor | None", attention), self.body.rotary_emb(hidden, position_ids=positions)
+        return cast("Tensor | None", attention), rotary
+
+    def own_form(self, visible: Tensor, dtype: torch.dtype) -> Tensor:
+        """bool [B, 1, S, L], True = seen, as sdpa wants it; for eager attention what is to be added to its logits."""
+        if self.config._attn_implementation == "sdpa":
+            return visible
+        return torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, torch.finfo(dtype).min)
 
     def norm(self, hidden: Tensor) -> Tensor:
         return cast(Tensor, self.body.norm(_fit(hidden, self.body.norm)))
+
+    def states(self, hidden: Tensor, mask: Tensor, positions: Tensor, first: int, at: Tensor) -> Tensor:
+        """The layers from `first` on and the norm, at some tokens; the others' part in the last layer is not computed.
+
+        Args:
+            hidden: [B, L, D] what layer `first` reads.
+            mask: bool [B, L], or [B, L, L] as for `context`.
+            positions: int64 [B, L].
+            first: the number of layers, where `hidden` has been through all of them.
+            at: int64 [B, n] columns of the tokens.
+
+        Returns:
+            [B, n, D].
+        """
+        row = torch.arange(len(at), device=at.device)[:, None]
+        last = self.layer_count - 1
+        if first > last or not self.takes_pairwise_mask:
+            return self.norm(self.layers(hidden, mask, positions, first, last + 1))[row, at]
+        layer = self.body.layers[last]
+        hidden = _fit(self.layers(hidden, mask, positions, first, last), layer)
+        if mask.ndim == 3:
+            seen = mask[row, at]
+        else:
+            seen = mask[:, None] & (torch.arange(mask.shape[1], device=mask.device) <= at[:, :, None])
+        rotary = self.body.rotary_emb(hidden, position_ids=positions)
+        return self.norm(last_layer(layer, hidden, self.own_form(seen[:, None], hidden.dtype), rotary, positions, at))
 
     def whole(self, ids: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
         """The body from token ids to the normalised hidden state, [B, L] -> [B, L, D]."""
@@ -198,9 +242,6 @@ class Decoder:
         self.positions = positions_of(self.mask)
         self.padded = not bool(mask.all())
         self.split = backbone.splittable is None
-        # A single query sees every real token before it, so that the mask is the padding alone; other attention
-        # implementations than sdpa want it in a form of their own.
-        self.lean_mask = backbone.config._attn_implementation == "sdpa"
         self.cache: Any = _Cache(backbone.layer_count, capacity) if self.split else DynamicCache(config=backbone.config)
         self.rotary: tuple[Tensor, Tensor] | None = None
         self.mixed = self.split and len({next(layer.parameters()).dtype for layer in backbone.body.layers}) > 1
@@ -244,12 +285,10 @@ class Decoder:
         return True
 
     def _step_mask(self, hidden: Tensor, end: int) -> Tensor | None:
+        # A single query sees every real token before it, so that the mask is the padding alone.
         if not self.padded:
             return None
-        visible = self.mask[:, None, None, :end]
-        if self.lean_mask:
-            return visible
-        return torch.zeros_like(visible, dtype=hidden.dtype).masked_fill_(~visible, torch.finfo(hidden.dtype).min)
+        return self.backbone.own_form(self.mask[:, None, None, :end], hidden.dtype)
 
     def _layers(
         self, hidden: Tensor, attention: Tensor | None, rotary: tuple[Tensor, Tensor], positions: Tensor

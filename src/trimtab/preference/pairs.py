@@ -17,32 +17,11 @@ from trimtab.models.heads import head_scores
 from trimtab.models.roles import ScalarModel
 from trimtab.preference.dropout import Dropout
 from trimtab.preference.packing import Batch, cut, plan
+from trimtab.preference.trunk import KeptStates, TrunkCache
 
-__all__ = ["CACHE_BYTES", "PairScores", "TrunkCache"]
-
-CACHE_BYTES = 2**30
-"""Most memory that is spent on kept activations."""
+__all__ = ["PairScores"]
 
 Row = list[int]
-
-
-class TrunkCache:
-    """Output of the shared layers by row, as much as there is room for."""
-
-    def __init__(self) -> None:
-        self._kept: dict[int, Tensor] = {}
-        self._room = CACHE_BYTES
-
-    def find(self, i: int) -> Tensor | None:
-        """[L, D] the output for this row, if it was kept."""
-        return self._kept.get(i)
-
-    def keep(self, i: int, hidden: Tensor) -> None:
-        """Keep a row's output [L, D], a tensor of its own, if there is room."""
-        size = hidden.numel() * hidden.element_size()
-        if i not in self._kept and size <= self._room:
-            self._kept[i] = hidden
-            self._room -= size
 
 
 class PairScores:
@@ -52,7 +31,7 @@ class PairScores:
         model: the preference model in training.
         rows: tokenised chosen and rejected response of every pair.
         pad_id: what fills short rows.
-        cache: of the shared layers' output, from another model on the same trunk and rows; None: a new one.
+        cache: of the shared layers' output, with what other models on the same trunk left there; None: a new one.
         dropout: what is dropped where the caller has it on.
         prompts: which prompt each pair belongs to: a response that stands in several pairs of a batch is computed once,
             and a prompt once for all of its pairs; None: pairs have nothing to do with each other.
@@ -64,14 +43,14 @@ class PairScores:
         rows: Sequence[tuple[Row, Row]],
         pad_id: int,
         *,
-        cache: TrunkCache | None = None,
+        cache: KeptStates | None = None,
         dropout: Dropout | None = None,
         prompts: Sequence[int] | None = None,
     ) -> None:
         self._model, self._pad_id, self._dropout, self._prompts = model, pad_id, dropout, prompts
         self._rows = [row for pair in rows for row in pair]
         self._cache = cache or TrunkCache()
-        self._first = _first_of_each(self._rows) if prompts is not None else []
+        self._first = _first_of_each(self._rows)
         self._packs = isinstance(model, ScalarModel) and model.backbone.takes_pairwise_mask
         self.computed = 0
         """Tokens that went through the model so far, padding included."""
@@ -119,25 +98,55 @@ class PairScores:
         if not isinstance(model, ScalarModel):
             return model.features(batch.ids, batch.mask)
         trunk = self._trunk(model, index, batch) if model.boundary else None
-        hidden = model.hidden(batch.ids, batch.mask, batch.positions, trunk=trunk)
-        return hidden[[span.place for span in batch.spans], [span.last for span in batch.spans]]
+        columns: list[list[int]] = [[] for _ in batch.ids]
+        for span in batch.spans:
+            columns[span.place].append(span.last)
+        # every place as many: one with fewer spans has its first again
+        at = torch.tensor([c + c[:1] * (max(map(len, columns)) - len(c)) for c in columns], device=model.device)
+        states = model.states(batch.ids, batch.mask, at, batch.positions, trunk=trunk)
+        return states[
+            [span.place for span in batch.spans],
+            [columns[span.place].index(span.last) for span in batch.spans],
+        ]
 
     def _trunk(self, model: ScalarModel, index: Sequence[int], batch: Batch) -> Tensor:
-        """[B, L, D] the shared layers' output: put together from what was kept, or computed and kept."""
-        kept = [self._cache.find(index[span.row]) for span in batch.spans]
-        found = [row for row in kept if row is not None]
-        if len(found) < len(kept):
-            with torch.no_grad():
-                hidden = model.trunk(batch.ids, batch.mask, batch.positions)
-            for span in batch.spans:
-                shared, rest = hidden[span.place, : span.shared], hidden[span.place, span.start : span.end]
-                self._cache.keep(index[span.row], torch.cat([shared, rest]))
-            return hidden
-        hidden = found[0].new_zeros(*batch.ids.shape, found[0].shape[-1])
-        for span, row in zip(batch.spans, found, strict=True):
-            hidden[span.place, : span.shared] = row[: span.shared]
-            hidden[span.place, span.start : span.end] = row[span.shared :]
+        """[B, L, D] the shared layers' output for a batch, put together from that for its rows."""
+        read: dict[int, Tensor] = {}
+        hidden: Tensor | None = None
+        for span in batch.spans:
+            i = self._first[index[span.row]]
+            known = self._cache.find(self._rows[i])
+            if known is None:
+                if i not in read:
+                    read |= self._read(model, i // 2)
+                known = read[i]
+            if hidden is None:
+                hidden = known.new_zeros(*batch.ids.shape, known.shape[-1])
+            hidden[span.place, : span.shared] = known[: span.shared]
+            hidden[span.place, span.start : span.end] = known[span.shared :]
+        assert hidden is not None, "a batch without rows"
         return hidden
+
+    @torch.no_grad()
+    def _read(self, model: ScalarModel, pair: int) -> dict[int, Tensor]:
+        """Compute and keep the shared layers' output for the two rows of a pair, [L, D] by row.
+
+        A pair is read by itself and a row always in the first pair that has it: what is kept then does not depend on
+        the update that needed it first, and a resumed training goes on to the same bits.
+        """
+        index = [2 * pair, 2 * pair + 1]
+        rows = [self._rows[i] for i in index]
+        keys = [pair, pair] if self._packs else None
+        found: dict[int, Tensor] = {}
+        for batch in plan(rows, keys, model.linear.in_features, self._pad_id, model.device):
+            hidden = model.trunk(batch.ids, batch.mask, batch.positions)
+            for span in batch.spans:
+                i = index[span.row]
+                shared, rest = hidden[span.place, : span.shared], hidden[span.place, span.start : span.end]
+                found[i] = torch.cat([shared, rest])
+                if self._first[i] == i:
+                    self._cache.keep(self._rows[i], found[i])
+        return found
 
 
 def _first_of_each(rows: Sequence[Row]) -> list[int]:

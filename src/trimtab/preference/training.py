@@ -26,8 +26,9 @@ from trimtab.preference.evaluation import pair_metrics
 from trimtab.preference.length import fit_length, log_length
 from trimtab.preference.model import PreferenceModel
 from trimtab.preference.objective import Objective
-from trimtab.preference.pairs import PairScores, TrunkCache
+from trimtab.preference.pairs import PairScores
 from trimtab.preference.rows import PairRows, check_teachable, readable, row_limit
+from trimtab.preference.trunk import KeptStates, TrunkCache
 from trimtab.runs.run import Run
 from trimtab.training.precision import Precision
 from trimtab.training.supervised import fit
@@ -67,6 +68,7 @@ def train(
     seed: int = 0,
     precision: Precision | None = None,
     principle_weights: Mapping[str, float] | None = None,
+    cache: KeptStates | None = None,
 ) -> PreferenceModel:
     """Train a preference model that starts from `base`, with a new scalar head; with `config.members`, several.
 
@@ -83,6 +85,8 @@ def train(
             stops when their loss no longer falls, and the best weights are taken.
         principle_weights: weight of each principle in the constitution, for `head_weights = "constitution"`; None: 1
             each.
+        cache: output of the frozen layers, kept from other trainings on this base; what it lacks is left there, and the
+            returned model reads it, too. None: one of this training's own.
 
     Returns:
         A `PreferenceModel`; with several members a `PreferenceEnsemble`, whose first member is the model that would
@@ -98,8 +102,13 @@ def train(
     training, held_out = split_by_prompt(kept, config.validation_fraction, seed)
     rows = [of_pair[id(pair)] for pair in training]
     check_teachable(training, rows)
-    lesson = _Lesson(config, base, codec, precision, training, rows, held_out, seed, principle_weights)
+    lesson = _Lesson(
+        config, base, codec, precision, training, rows, held_out, seed, principle_weights, cache or TrunkCache()
+    )
     models = [lesson.member(i, run) for i in range(config.members)]
+    if cache is None:
+        for model in models:
+            model.cache = None  # it was for the training
     if len(models) == 1:
         return models[0]
     ensemble = PreferenceEnsemble(models, combine=config.combine, pessimism=config.pessimism)
@@ -121,6 +130,7 @@ class _Lesson:
         held_out: Sequence[Pair],
         seed: int,
         principle_weights: Mapping[str, float] | None,
+        cache: KeptStates,
     ) -> None:
         self.config, self.base, self.codec, self.precision, self.rows = config, base, codec, precision, rows
         self.limit, self.held_out, self.seed = row_limit(config, base), held_out, seed
@@ -131,7 +141,7 @@ class _Lesson:
         self.tokens, self.objective = tokens, Objective(config, training, tokens)
         prompts = {messages: i for i, messages in enumerate(dict.fromkeys(p.prompt.messages for p in training))}
         self.prompts = [prompts[p.prompt.messages] for p in training]
-        self.cache = TrunkCache()
+        self.cache = cache
         self.principle_weights = principle_weights or dict.fromkeys(self.objective.names[1:], 1.0)
 
     def member(self, number: int, run: Run | None) -> PreferenceModel:
@@ -141,17 +151,30 @@ class _Lesson:
         objective = self.objective
         objective.prepare(model, seed, number)
         scorer = PreferenceModel(model, self.codec, precision, max_tokens=self.limit)
+        scorer.cache = self.cache
         dropout = Dropout(model, config.dropout, config.head_dropout, seed, number)
         score_pairs = PairScores(
-            model, self.rows, self.codec.pad_id, cache=self.cache, dropout=dropout, once=config.group_by_prompt
-        )
+            model, self.rows, self.codec.pad_id, cache=self.cache, dropout=dropout,
+            prompts=self.prompts if config.group_by_prompt else None,
+        )  # fmt: skip
         drawn, groups = self._drawn(number)
 
         def loss_of(index: list[int]) -> tuple[Tensor, dict[str, float]]:
             at = [drawn[i] for i in index]
+            computed = score_pairs.computed
             with precision.autocast(), dropout.on():
                 chosen, rejected = score_pairs.heads(at)
-            return objective.loss(model, at, chosen, rejected)
+            dropout.part += 1
+            tokens = {
+                "tokens/needed": score_pairs.needed(at) / len(at),
+                "tokens/computed": (score_pairs.computed - computed) / len(at),
+            }
+            loss, signals = objective.loss(model, at, chosen, rejected)
+            return loss, tokens | signals
+
+        def parts_of(index: list[int]) -> list[list[int]]:
+            parts = score_pairs.parts([drawn[i] for i in index], config.micro_batch_size)
+            return [[index[place] for place in part] for part in parts]
 
         def validate() -> dict[str, float]:
             metrics = pair_metrics(scorer, self.held_out)
@@ -164,11 +187,12 @@ class _Lesson:
             }
 
         def before(step: int) -> None:
-            dropout.step = step
+            dropout.step, dropout.part = step, 0
 
         fit(
             "pm", model, loss_of, len(drawn), config, precision=precision, seed=seed, run=run, validate=validate,
             patience=config.patience, groups=groups if config.group_by_prompt else None, member=number, before=before,
+            parts_of=parts_of,
         )  # fmt: skip
         return self._finished(model, scorer)
 
