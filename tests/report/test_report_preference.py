@@ -15,9 +15,10 @@ from made_up_runs import new_run
 from trimtab.chart import LEFT, RIGHT, WIDTH
 from trimtab.figures import finite
 from trimtab.preference.calibrating import calibrate_margins
+from trimtab.preference.ensemble import combination
 from trimtab.report.facts import read_facts
 from trimtab.report.page import render
-from trimtab.report.preference_model import preference_model
+from trimtab.report.preference_model import _combination, preference_model
 from trimtab.report.reliability import bins_of, diagram, picture
 from trimtab.runs.files import write_json
 from trimtab.runs.run import Run
@@ -144,6 +145,20 @@ def test_a_probe_of_another_combination_says_so(tmp_path):
     assert "it was made of" not in text_of(section(run_with(tmp_path / "b", config=config, probe=fits)))
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        {}, {"members": 3}, {"members": 2, "combine": "min"},
+        {"members": 2, "combine": "lower_bound", "pessimism": 0.25}, {"head_weights": {"kind": 0.5, "honest": 2}},
+        {"head_weights": "principles"},
+    ],
+)  # fmt: skip
+def test_the_score_is_described_as_calibrations_and_probes_describe_it(tmp_path, own):
+    wanted = combination(own.get("members", 1), own.get("combine", "mean"), own.get("pessimism", 1.0),
+                         own.get("head_weights", "overall"))  # fmt: skip
+    assert _combination(read_facts(run_with(tmp_path, config={"preference": own}))) == wanted
+
+
 def test_without_probe_or_calibration_the_section_says_what_to_run_and_without_a_model_there_is_none(tmp_path):
     text = text_of(section(run_with(tmp_path, calibration=None, probe=None)))
     assert "trimtab pm probe" in text
@@ -161,9 +176,23 @@ def test_broken_files_break_no_page(tmp_path, broken):
 
 def test_figures_of_shift_are_shown_where_a_run_has_them(tmp_path):
     run = run_with(tmp_path)
-    figures = [{"name": "classifier AUC", "value": 0.71, "low": 0.66, "high": 0.75, "meaning": "0.5 = alike"}]
-    write_json(run.artifact("pm") / "shift.json", {"figures": figures})
-    assert "classifier AUC 0.5 = alike 0.710 [0.660, 0.750]" in text_of(section(run))
+    known = {
+        "deciding": "policy, step 40",
+        "sets": [
+            {"label": "policy, step 20", "verdict": "same", "domain": interval(0.5, 0.4, 0.6)},
+            {
+                "label": "policy, step 40", "verdict": "shifted", "domain": interval(0.71, 0.66, 0.75),
+                "domain_floor": 0.58, "outside": interval(0.31, 0.22, 0.4),
+                "expected": {"accuracy": interval(0.61, 0.55, 0.67)},
+            },
+        ],
+    }  # fmt: skip
+    write_json(run.artifact("pm") / "shift.json", known)
+    text = text_of(section(run))
+    assert "policy, step 40: shifted" in text
+    assert "(AUC, .5 = alike; up to 0.580 is chance) 0.710 [0.660, 0.750]" in text
+    assert "31 % [22, 40]" in text
+    assert "of pairs of such responses 61 % [55, 67]" in text
 
 
 # the diagram

@@ -15,6 +15,7 @@ from trimtab.data.pairs import candidate_record, read_candidates, write_candidat
 from trimtab.evaluation import win_rate
 from trimtab.models.roles import ScalarModel
 from trimtab.pipeline.build import Workshop
+from trimtab.pipeline.calibrations import how_scored
 from trimtab.pipeline.ensembles import disagreement_of_samples, members_on_pairs
 from trimtab.pipeline.labels import run_label
 from trimtab.pipeline.pm_figures import figures_beside, principle_weights
@@ -158,6 +159,7 @@ def run_ppo(shop: Workshop) -> Result:
         "stopped": result.stopped,
         "score": {"first": result.history[0]["score/mean"], "last": last["score/mean"]},
         "kl": last["kl/reference"],
+        **how_scored(shop.project, pm),
     }
 
 

@@ -220,6 +220,7 @@ def _ppo(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
     wanted = number(_setting(facts, "ppo", "iterations"))
     advantage = _setting(facts, "ppo", "advantage")
     text = f"Reward: {', '.join(reward_names(facts.run))}; advantages: {advantage}." if advantage else ""
+    text += _how_scored(facts.result("ppo").get("preference_score"))
     if not steps:
         return text, []
     count = str(len(steps)) if wanted is None else f"{len(steps)} of {wanted:.0f}"
@@ -230,6 +231,25 @@ def _ppo(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
         ("score, last", figure(steps[-1][1])),
         ("KL at the end, nats/sequence", figure(kl[-1][1]) if kl else None),
     ]
+
+
+def _how_scored(said: object) -> str:
+    """What became of the preference model's score on its way into the reward."""
+    known = said if isinstance(said, Mapping) else {}
+    scale, wins, weight = number(known.get("divided_by")), known.get("win_probability"), number(known.get("weight"))
+    if scale is None:
+        return ""
+    part = " The preference score" if weight is None else f" The preference score, of weight {weight:g} in the mixture,"
+    text = (
+        f"{part} is divided by the calibration's temperature {figure(scale)}."
+        if scale != 1
+        else f"{part} is taken as it is, not calibrated."
+    )
+    if wins == "calibrated":
+        text = " Win probabilities go by the preference model's calibration."
+    elif wins == "logistic" and weight is not None:
+        text += " Win probabilities of a mixture are the logistic of its own difference."
+    return text
 
 
 def _eval(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:

@@ -221,15 +221,14 @@ def _probed(facts: Facts, probe: Mapping[str, Any]) -> str:
 
 
 def _combination(facts: Facts) -> str:
-    """What the score is made of by the run's settings, as `trimtab.preference.ensemble.combination` has it."""
+    """What the score is made of by the run's settings, in the words of `trimtab.preference.ensemble.combination`."""
     own = facts.run.config.get("preference")
     config = own if isinstance(own, Mapping) else {}
-    members = number(config.get("members")) or 1
+    members, heads = number(config.get("members")) or 1, config.get("head_weights", "overall")
+    if members <= 1 and isinstance(heads, Mapping):
+        return "heads " + " ".join(f"{name}={number(weight) or 0:g}" for name, weight in heads.items())
     if members <= 1:
-        weights = config.get("head_weights")
-        if isinstance(weights, Mapping):
-            return "heads " + " ".join(f"{name}={number(weight) or 0:g}" for name, weight in weights.items())
-        return "heads by the constitution's weights" if weights == "constitution" else ""
+        return "" if heads == "overall" else "heads by the constitution's weights"
     combine = str(config.get("combine", "mean"))
     bound = f", pessimism {number(config.get('pessimism')) or 0:g}" if combine == "lower_bound" else ""
     return f"{combine} of {members:.0f} members{bound}"
@@ -310,7 +309,7 @@ def _shift(facts: Facts) -> dict[str, Any] | None:
         (
             "told apart",
             _of(own.get("domain")),
-            f"by a classifier, from what it was trained on (AUC, .5 = alike{chance})",
+            f"by a classifier, from its training responses (AUC, .5 = alike{chance})",
         ),
         ("distance", _of(own.get("distance")), "mean percentile among unseen responses of that kind; .5 is theirs"),
         ("outside", _share_of(figure_of(own.get("outside"))), "of the responses lie beyond 99 % of these"),
