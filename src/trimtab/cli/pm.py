@@ -39,12 +39,38 @@ def train(
     project: ProjectDirectory = Path("."),
     name: RunName = "main",
     settings: Settings = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Pairs to train on instead of the judge's (preference.data): hh-rlhf, TRL's and others' forms.",
+        ),
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="What it starts from (preference.backbone), as in all-minilm-l6-v2."),
+    ] = None,
     again: Again = False,
     as_json: JsonOutput = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train the preference model on the labeled pairs and measure it on held-out ones."""
-    stage("pm", project, name, settings or [], again=again, as_json=as_json)
+    """Train the preference model on the labeled pairs and measure it on held-out ones.
+
+    With --data no judge and no prompts are needed; where PROJECT has no trimtab.toml yet, one that names the pairs is
+    written.
+    """
+    from trimtab.pipeline.project import CONFIG_NAME, Project
+    from trimtab.pipeline.scaffold import project_of_pairs
+
+    changes = list(settings or [])
+    if data is not None and project.name != CONFIG_NAME and not (project / CONFIG_NAME).exists():
+        output.say(f"made {output.safe(project_of_pairs(project, data, backbone))}")
+    else:
+        changes += [f"preference.data={data.resolve()}"] if data is not None else []
+        changes += [f"preference.backbone={backbone}"] if backbone is not None else []
+    stage("pm", project, name, changes, again=again, as_json=as_json)
+    directory = Project.open(project, changes).runs / name / "artifacts" / "pm" / "model"
+    output.say(f"model: {output.safe(directory)}")
 
 
 def evaluate(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
@@ -32,13 +33,22 @@ from trimtab.models.loading import (
     load_tokenizer,
     resolve,
 )
-from trimtab.models.narration import without_bars
+from trimtab.models.narration import without_bars, without_warnings
 from trimtab.models.roles import CausalModel, Role, ScalarModel, disable_dropout
 from trimtab.models.seeds import stream_seed
 from trimtab.models.tokens import TextCodec, check_text
 from trimtab.models.writing import writing_weights
 
-__all__ = ["EncoderScalar", "PairCodec", "ScoreCodec", "ScoreModel", "Start", "load_backbone", "load_scorer"]
+__all__ = [
+    "EncoderScalar",
+    "PairCodec",
+    "ScoreCodec",
+    "ScoreModel",
+    "Start",
+    "check_backbone",
+    "load_backbone",
+    "load_scorer",
+]
 
 _PROBE_TOKENS = 6
 
@@ -345,8 +355,29 @@ def load_backbone(
     Raises:
         TrimtabError: it is missing, broken, no model of these kinds, does not fit its tokenizer, or has too few layers.
     """
-    try:
+    with _naming(name):
         return _load_backbone(name, dtype, device, chat, layout, layers, seed)
+
+
+def check_backbone(name: str, chat: Literal["auto", "off"] = "auto") -> None:
+    """Refuse what can be refused of a backbone without its weights.
+
+    Raises:
+        TrimtabError: as `load_backbone`.
+    """
+    with _naming(name):
+        config = load_config(name)
+        if _is_encoder(config, name):
+            PairCodec(load_tokenizer(name), int(config.get_text_config().vocab_size))
+        else:
+            load_codec(name, chat).check_model(int(config.get_text_config().vocab_size), name)
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Errors name the setting that the backbone comes from."""
+    try:
+        yield
     except TrimtabError as error:
         hint = error.hint.replace("model.name", "preference.backbone")
         raise TrimtabError(error.kind, f'preference.backbone = "{name}": {error.message}', hint) from error
@@ -377,11 +408,12 @@ def _load_backbone(
         codec = load_codec(name, chat)
         if not kinds or any(kind.endswith("ForCausalLM") or kind.endswith("LMHeadModel") for kind in kinds):
             return load_causal_lm(name, dtype, device, layout=layout, codec=codec, layers=layers), codec
-        hf = from_pretrained(AutoModel, name, resolve(name), dtype, device, **shorter)
+        with without_warnings():
+            hf = from_pretrained(AutoModel, name, resolve(name), dtype, device, **shorter)
         body = CausalModel(hf, compute_dtype=DTYPES[dtype])
         codec.check_model(body.vocabulary_size, name)
         return body.requires_grad_(False), codec
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), without_warnings():
         torch.manual_seed(stream_seed(seed, "pm", "backbone"))
         hf = from_pretrained(
             AutoModelForSequenceClassification, name, resolve(name), dtype, device, may_lack=_around_the_body,

@@ -77,7 +77,8 @@ class Workshop:
             return self.reference()
         return load_backbone(
             model_name(self.project, config.preference.backbone), config.model.dtype, self.precision.device,
-            chat=config.model.chat_template, layout=config.model.layout, seed=config.project.seed,
+            chat=config.model.chat_template, layout=config.model.layout, layers=config.preference.layers,
+            seed=config.project.seed,
         )  # fmt: skip
 
     def training_pairs(self) -> list[Pair]:

@@ -14,12 +14,13 @@ import numpy as np
 from trimtab.data.records import Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.judges import check_panel
+from trimtab.models.encoder import check_backbone
 from trimtab.models.loading import check_layout, load_codec, load_config, pick_device
 from trimtab.models.tokens import TextCodec
 from trimtab.pipeline.names import TINY_WORLD, model_name
 from trimtab.pipeline.project import Project
 from trimtab.pipeline.scorers import measures, reward
-from trimtab.pipeline.stages import StageName, reward_specs
+from trimtab.pipeline.stages import StageName, reward_specs, wants_preference_model
 from trimtab.sampling.critique import check_revisable
 
 __all__ = ["check"]
@@ -50,8 +51,15 @@ def check(project: Project, stages: Collection[StageName], say: Callable[[str], 
     _check_scorers(project)
     if "label" in stages:
         check_panel(config.label, project.directory)
+    if {"pm", "ppo"} & set(stages):
+        _check_preference(project, stages, say)
+    by_itself = set(stages) <= {"pm", "report"} and config.preference.data is not None
+    if by_itself and config.preference.backbone is not None:
+        return
     codec, settings = _codec_and_settings(project)
     check_layout(settings, config.model.layout)
+    if by_itself:
+        return
     if "sample" in stages and config.sample.source == "contrast" and not codec.chat:
         raise TrimtabError(
             ErrorKind.CONFIG,
@@ -63,6 +71,24 @@ def check(project: Project, stages: Collection[StageName], say: Callable[[str], 
     if "sft" in stages and config.sft.source == "constitution":
         check_revisable(codec, project.constitution)
     _check_files(project, stages, codec, getattr(settings, "max_position_embeddings", None), say)
+
+
+def _check_preference(project: Project, stages: Collection[StageName], say: Callable[[str], None]) -> None:
+    """What the preference model is trained on, and on what it stands."""
+    config = project.config
+    if "pm" in stages:
+        if config.preference.backbone is not None:
+            check_backbone(model_name(project, config.preference.backbone), config.model.chat_template)
+        _ = project.human_pairs
+        same = sum(pair.chosen.text == pair.rejected.text for pair in project.preference_pairs)
+        if same:
+            say(
+                f"warning: {same} of {len(project.preference_pairs)} pairs in {config.preference.data} have the same "
+                "text as chosen and as rejected, and teach nothing: trimtab data filter --drop identical-responses"
+            )
+    starts = config.ppo.advantage == "gae" and config.ppo.value_init == "preference" and wants_preference_model(project)
+    if "ppo" in stages and starts and config.preference.backbone is not None:
+        say("the value model starts from the reference: the preference model stands on a backbone of its own")
 
 
 def _check_second_opinion(project: Project, codec: TextCodec) -> None:
@@ -111,8 +137,6 @@ def _check_files(
         _ = project.demonstrations
     if {"sample", "label"} & set(stages):
         _ = project.constitution
-    if "pm" in stages:
-        _ = project.human_pairs
     if "ppo" in stages:
         _ = project.language_demonstrations
     drafts = config.sft.max_new_tokens if "sft" in stages and config.sft.source == "constitution" else 0

@@ -94,7 +94,8 @@ def run_stage(
     Raises:
         TrimtabError: a stage before it is not up to date.
     """
-    states = _by_name(plan(project, _look(project, name)))
+    # what later stages read need not be there yet
+    states = _by_name(plan(project, _look(project, name), stage))
     state = states[stage]
     if not state.needed:
         raise TrimtabError(ErrorKind.USAGE, f"stage {stage} is {state.why}", "see ppo.reward")
@@ -103,7 +104,7 @@ def run_stage(
         preflight(project, [stage], say)
         run = open_run(project, name)
         _prepare(project, run, stage, say)
-        _execute(project, run, _by_name(plan(project, run))[stage], say)
+        _execute(project, run, _by_name(plan(project, run, stage))[stage], say)
         return run
     say(f"{stage}: up to date")
     return open_run(project, name)

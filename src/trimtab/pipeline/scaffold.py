@@ -12,7 +12,7 @@ from typing import Literal
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.pipeline.project import CONFIG_NAME
 
-__all__ = ["ExistingFiles", "Preset", "Scaffold", "init_project"]
+__all__ = ["ExistingFiles", "Preset", "Scaffold", "init_project", "project_of_pairs"]
 
 Preset = Literal["demo", "tiny"]
 ExistingFiles = Literal["fail", "keep", "overwrite"]
@@ -58,6 +58,34 @@ def init_project(directory: Path | str, preset: Preset = "demo", existing: Exist
         for name in written:
             os.replace(Path(staging) / name, root / name)
     return Scaffold(root, tuple(root / name for name in written), tuple(root / n for n in there if n in keep))
+
+
+def project_of_pairs(directory: Path | str, data: Path | str, backbone: str | None = None) -> Path:
+    """Make a project that is only about a preference model: a trimtab.toml that names labeled pairs.
+
+    Args:
+        directory: made where it does not exist.
+        data: the pairs, read once to see that they are some.
+        backbone: see `preference.backbone`.
+
+    Returns:
+        The trimtab.toml.
+
+    Raises:
+        TrimtabError: the pairs cannot be read, or there is a project already.
+    """
+    from trimtab.config.load import default_config, write_toml
+    from trimtab.data.pairs import read_pairs
+
+    path = Path(directory) / CONFIG_NAME
+    if path.exists():
+        raise TrimtabError(ErrorKind.USAGE, f"{path}: is there already", "name another directory")
+    read_pairs(data)
+    settings = {"preference.data": str(Path(data).resolve())}
+    settings |= {} if backbone is None else {"preference.backbone": backbone}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(write_toml(default_config(None, **settings)), encoding="utf-8")
+    return path
 
 
 def _fill(staging: Path, preset: Preset) -> None:

@@ -238,12 +238,12 @@ STAGES: dict[StageName, Stage] = {
 }
 
 
-def plan(project: Project, run: Run | None) -> Plan:
-    """Every stage with its fingerprint and state in `run` (None: a run that does not exist yet)."""
+def plan(project: Project, run: Run | None, until: StageName = "report") -> Plan:
+    """Every stage up to `until` with its fingerprint and state in `run` (None: a run that does not exist yet)."""
     fingerprints: dict[StageName, str] = {}
     stale: set[StageName] = set()
     states = []
-    for stage in STAGES.values():
+    for stage in list(STAGES.values())[: list(STAGES).index(until) + 1]:
         needed, follows = _needs(project, stage.name), after(project, stage.name)
         before = [name for name in follows if name in fingerprints]
         attempts = [run.stage(b).attempt if run is not None else 0 for b in before]

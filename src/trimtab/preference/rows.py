@@ -33,9 +33,9 @@ def readable(
     lengths = [max(len(chosen), len(rejected)) for chosen, rejected in rows]
     long = [i for i, length in enumerate(lengths) if length > limit]
     if long and (config.too_long == "error" or len(long) == len(pairs)):
-        first, set_here = pairs[long[0]], limit == config.max_tokens
+        first, room = pairs[long[0]], base.context_length is None or limit < base.context_length
         rest = f" ({len(long)} of {len(pairs)} pairs are too long, the longest has {max(lengths)} tokens)"
-        more = "raise preference.max_tokens (at most the model's context)" if set_here else "take one that reads more"
+        more = "raise preference.max_tokens (at most the model's context)" if room else "take a model that reads more"
         raise TrimtabError(
             ErrorKind.DATA,
             f"pair {first.id!r}: prompt {first.prompt.id!r} with its response has {lengths[long[0]]} tokens; the "
