@@ -239,12 +239,14 @@ def pm_eval_stand_in(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     calls: list[Any] = []
 
-    def evaluate_preference_model(project: Project, name: str, data: Path | None) -> tuple[Path, PairMetrics]:
+    def evaluate_preference_model(project: Project, name: str, data: Path | None) -> tuple[Path, PairMetrics, Any]:
         calls.append((name, data))
         metrics = PairMetrics(
             40, 20, Interval(0.75, 0.61, 0.88, 20), 0.08, 0.2, 0.6, 1.25, 0.5, Interval(0.25, 0.1, 0.4, 40)
         )
-        return data or project.runs / name / "held_out.jsonl", metrics
+        same = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 40}
+        beside = {"length": {"correlation": same, "doubling": same, "accuracy": {"all": same}}}
+        return data or project.runs / name / "held_out.jsonl", metrics, beside
 
     monkeypatch.setattr("trimtab.pipeline.evaluate.evaluate_preference_model", evaluate_preference_model)
     return calls

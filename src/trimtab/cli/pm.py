@@ -9,6 +9,7 @@ import typer
 
 from trimtab.cli import output
 from trimtab.cli.options import Again, JsonOutput, Panel, ProjectDirectory, Quiet, RunName, Settings
+from trimtab.cli.pm_beside import print_beside
 from trimtab.cli.pm_calibrate import calibrate
 from trimtab.cli.pm_compare import compare, learning_curve
 from trimtab.cli.pm_probe import probe
@@ -84,17 +85,19 @@ def evaluate(
     as_json: JsonOutput = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure the run's preference model: accuracy, calibration, log loss."""
+    """Measure the run's preference model: accuracy, calibration, log loss, by length and by principle."""
     from trimtab.pipeline.evaluate import evaluate_preference_model
     from trimtab.pipeline.project import Project
 
     opened = Project.open(project, settings or [])
-    path, metrics = evaluate_preference_model(opened, name, data)
+    path, metrics, beside = evaluate_preference_model(opened, name, data)
     if as_json:
-        output.emit_json({"run": name, "path": str(opened.runs / name), "data": str(path), **metrics.as_dict()})
+        figures = {**metrics.as_dict(), **beside}
+        output.emit_json({"run": name, "path": str(opened.runs / name), "data": str(path), **figures})
     else:
         output.say(f"pairs: {output.safe(path)}")
         _print(metrics)
+        print_beside(beside)
 
 
 def _print(metrics: PairMetrics) -> None:

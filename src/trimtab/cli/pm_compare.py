@@ -12,6 +12,7 @@ from trimtab.cli.options import JsonOutput, ProjectDirectory, Quiet, RunName
 
 if TYPE_CHECKING:
     from trimtab.pipeline.pm_studies import Comparison, Curve
+    from trimtab.preference.length import LengthFigures
     from trimtab.stats.intervals import Interval
 
 __all__ = ["compare", "learning_curve"]
@@ -61,19 +62,37 @@ def _print_comparison(found: Comparison) -> None:
             "" if row.lead is None else _points(row.lead),
             _interval(row.measured.log_loss),
             figure(row.measured.ece),
+            *_of_length(row.measured.length),
             output.age(row.measured.seconds),
         )
         for row in found.rows
     ]
     names = [key.removeprefix("preference.") for key in keys]
-    output.emit_table((*names, "accuracy", "points against the first", "log loss", "ece", "training"), rows)
+    figures = ("accuracy", "points against the first", "log loss", "ece", "length r", "chosen shorter", "debias")
+    output.emit_table((*names, *figures, "training"), rows)
     first = found.rows[0].measured
     output.emit_text(
         f"\n{first.pairs} pairs in {found.folds} folds by prompt, about {first.trained_on:.0f} to train on; intervals "
         f'are 95 %, over prompts. "The longer wins" gets {share(found.length_accuracy)}; log loss 0.693 is a coin.'
     )
+    output.emit_text(
+        '"length r" is the correlation of score and log length within pairs, "chosen shorter" the accuracy where the '
+        'chosen response is the shorter one, "debias" the points of accuracy that taking length out has added.'
+    )
     if len(found.rows) > 2:
         output.emit_text("The best of several looks better than it is: go by the differences that exclude 0.")
+
+
+def _of_length(found: LengthFigures | None) -> tuple[str, str, str]:
+    """Correlation with length, accuracy where the chosen response is shorter, and the change by the debias."""
+    if found is None:
+        return "", "", ""
+    shorter = found.accuracy.get("shorter")
+    return (
+        _interval(found.correlation),
+        "" if shorter is None else _interval(shorter, percent=True),
+        "" if found.change is None else _points(found.change["all"]),
+    )
 
 
 def learning_curve(

@@ -75,7 +75,7 @@ class PreferenceConfig(Section):
     length_debias: Literal["none", "regress", "two-head"] = "none"
     """regress: the score's dependence on the log of the length, fitted within pairs, is taken out of every score;
     two-head: a second head learns what length explains of the labels and is thrown away (ODIN)."""
-    length_coef: NonNegative = 1.0
+    length_coef: NonNegative = 0.1
     """two-head: weight of |correlation of the score with length| - correlation of the length head with it."""
     orthogonal_coef: NonNegative = 1.0
     """two-head: weight of |cosine| of the two heads' weights."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from trimtab import preference
 from trimtab.data.pairs import read_pairs
 from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.pipeline.build import Workshop
+from trimtab.pipeline.pm_figures import figures_beside
 from trimtab.pipeline.pm_results import keep_calibration, write_card
 from trimtab.pipeline.project import Project
 from trimtab.runs.files import file_hash
@@ -21,14 +22,15 @@ __all__ = ["calibrate_preference_model", "evaluate_preference_model", "preferenc
 
 def evaluate_preference_model(
     project: Project, name: str, data: Path | None = None
-) -> tuple[Path, preference.PairMetrics]:
+) -> tuple[Path, preference.PairMetrics, dict[str, Any]]:
     """How good the preference model of the run `name` is on labeled pairs.
 
     Args:
         data: a pairs file; None: the pairs that the run held out.
 
     Returns:
-        The pairs file, and the figures: by the calibration where there is one, but for the pairs that it was fitted on.
+        The pairs file; the figures, by the calibration where there is one, but for the pairs that it was fitted on; and
+        those by length and by principle, see `figures_beside`.
 
     Raises:
         TrimtabError: there is no such run, no preference model in it, or the pairs cannot be used.
@@ -36,7 +38,9 @@ def evaluate_preference_model(
     path, pairs, model = preference_model_and_pairs(project, name, data)
     if model.calibration is not None and model.calibration.data == file_hash(path):
         model.calibration = None
-    return path, preference.evaluate(model, pairs, seed=project.config.project.seed)
+    seed = project.config.project.seed
+    own = file_hash(path) == file_hash(Run.open(project.runs / name).artifact("pm") / "held_out.jsonl")
+    return path, preference.evaluate(model, pairs, seed=seed), figures_beside(model, pairs, seed, held_out=own)
 
 
 def calibrate_preference_model(

@@ -25,8 +25,8 @@ from trimtab.preference.heads import head_labels, head_names
 
 __all__ = ["Objective"]
 
-_LENGTH_STD = 0.1
-"""Standard deviation of the length head's first scores, for hidden states of unit size."""
+_TWO_HEAD_STD = 1.0
+"""Standard deviation of both heads' first scores beside a length head, for hidden states of unit size."""
 _FEWEST = 4
 """Pairs of an update below which correlations over it say nothing."""
 
@@ -63,16 +63,22 @@ class Objective:
             self._tokens = tokens.float()
 
     def prepare(self, model: Headed, *names: int) -> None:
-        """Give the model its further heads: of zeros for principles, small and random for length; `names`: seed,
-        member."""
-        rows = [0.0] * (len(self.names) - 1)
-        generator = None
-        if self._tokens is not None:
-            seed, member = names
-            generator = torch_stream(seed, "pm", "length head", member)
-            rows.append(_LENGTH_STD / math.sqrt(model.linear.in_features + 1))
-        if rows:
-            widen(model, rows, generator)
+        """Give the model its further heads: of zeros for principles, a random one for length; `names`: seed, member.
+
+        Beside a length head the first one is random, too, unless it has larger weights already: a correlation knows no
+        scale, so its gradient grows as scores shrink, and near zero nothing else would be learned.
+        """
+        if self._tokens is None:
+            widen(model, [0.0] * (len(self.names) - 1))
+            return
+        seed, member = names
+        std = _TWO_HEAD_STD / math.sqrt(model.linear.in_features + 1)
+        generator = torch_stream(seed, "pm", "length head", member)
+        widen(model, [std], generator)
+        first = model.linear.weight.detach()[0]
+        drawn = (torch.randn(first.shape, generator=generator) * std).to(first)
+        if first.norm() < drawn.norm():
+            first.copy_(drawn)
 
     def finish(self, model: Headed) -> Tensor | None:
         """Take the length head off again and name the others; its weights [D], or None where there was none."""
