@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from trimtab.errors import TrimtabError
+from trimtab.models.backbone import Decoder
 from trimtab.models.generation import generate
 from trimtab.models.logprobs import response_logprobs
 from trimtab.models.roles import CausalModel
@@ -162,3 +163,29 @@ def test_an_empty_prompt_is_refused(build, batch):
     mask[3] = False
     with pytest.raises(TrimtabError, match="prompt 3 of the batch has no token"):
         sample(CausalModel(build()), (ids, mask))
+
+
+@pytest.mark.parametrize(("kind", "k"), [("llama", 0), ("qwen2", 1), ("gpt2", 0), ("sliding", 0)])
+@pytest.mark.parametrize("padded", [True, False])
+def test_several_responses_read_their_prompt_once_and_are_those_of_repeated_prompts(
+    build, batch, monkeypatch, kind, k, padded
+):
+    ids, mask = batch
+    if not padded:
+        ids, mask = ids.clamp(min=3), torch.ones_like(mask)
+    model, read = CausalModel(build(kind), k), []
+    prefill = Decoder.prefill
+    monkeypatch.setattr(Decoder, "prefill", lambda self, ids: read.append(len(ids)) or prefill(self, ids))
+    settings = {"max_new_tokens": 10, "temperature": 1.0, "eos_ids": (EOS, 5, 7), "pad_id": PAD}
+    shared = generate(
+        model, ids, mask, generator=torch.Generator().manual_seed(3), responses_per_prompt=3, **settings
+    )  # fmt: skip
+    repeated = generate(
+        model, ids.repeat_interleave(3, 0), mask.repeat_interleave(3, 0), generator=torch.Generator().manual_seed(3),
+        **settings,
+    )  # fmt: skip
+    assert read == [5, 15]
+    assert torch.equal(shared.tokens, repeated.tokens)
+    assert torch.equal(shared.finished, repeated.finished)
+    torch.testing.assert_close(shared.logprobs, repeated.logprobs, rtol=0, atol=1e-5)
+    assert len({tuple(row.tolist()) for row in shared.tokens[:3]}) > 1

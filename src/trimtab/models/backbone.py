@@ -220,6 +220,15 @@ class _Cache:
         held[1][:, :, self.length : end] = values
         return held[0][:, :, :end], held[1][:, :, :end]
 
+    def repeat(self, times: int) -> None:
+        """Every row `times` over, side by side."""
+        for at, held in enumerate(self.buffers):
+            if held is not None:
+                wide = [x.new_empty(x.shape[0] * times, *x.shape[1:]) for x in held]
+                for new, old in zip(wide, held, strict=True):
+                    new[:, :, : self.length] = old[:, :, : self.length].repeat_interleave(times, 0)
+                self.buffers[at] = (wide[0], wide[1])
+
     def select(self, rows: Tensor) -> None:
         """Keep only these rows of the batch."""
         self.buffers = [pair and (pair[0][rows], pair[1][rows]) for pair in self.buffers]
@@ -273,6 +282,16 @@ class Decoder:
         hidden = self._layers(hidden, self._step_mask(hidden, end), rotary, positions)
         self.cache.length = end
         return self.backbone.norm(hidden[:, -1])
+
+    def repeat(self, times: int) -> None:
+        """Go on with every row `times` over, side by side: several responses to each prompt."""
+        if self.split:
+            self.cache.repeat(times)
+        else:
+            self.cache.batch_repeat_interleave(times)
+        self.mask, self.positions = (x.repeat_interleave(times, 0) for x in (self.mask, self.positions))
+        if self.rotary is not None:
+            self.rotary = (self.rotary[0].repeat_interleave(times, 0), self.rotary[1].repeat_interleave(times, 0))
 
     def keep(self, rows: Tensor) -> bool:
         """Go on with these rows only (int64 indices into the present batch); False where the model's cache cannot."""

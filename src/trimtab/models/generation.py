@@ -45,27 +45,29 @@ def generate(
     eos_ids: Collection[int],
     pad_id: int,
     generator: torch.Generator,
+    responses_per_prompt: int = 1,
 ) -> Generated:
-    """Sample one response for each prompt.
+    """Sample one response for each prompt, or several: the prompt is then read once for all of them.
 
     The random numbers are drawn before the first token, one for each row and position: what one row samples does not
     depend on when the others end. Call inside `Precision.autocast()` where the model computes in less than float32.
 
     Args:
         model: the policy.
-        ids: int64 [B, S], prompts padded on the left.
-        mask: bool [B, S].
+        ids: int64 [B, S], prompts padded on the left (with K > 1, [B / K, S]).
+        mask: bool, of the same shape.
         max_new_tokens: longest response, EOS included; at least 1.
         temperature: > 0.
         eos_ids: tokens that end a response; empty: every response has max_new_tokens.
         pad_id: fills the positions after a response's end.
         generator: the stream of random numbers.
+        responses_per_prompt: K; B is then K times the number of prompts, and responses to one prompt stand together.
 
     Raises:
         TrimtabError: temperature 0 or less, an empty prompt, or prompt with response longer than the model's context.
     """
     _check(model, mask, max_new_tokens, temperature)
-    batch, device = ids.shape[0], ids.device
+    batch, device = ids.shape[0] * responses_per_prompt, ids.device
     draws = torch.rand(max_new_tokens, batch, dtype=torch.float64, generator=generator, device=generator.device)
     draws = draws.to(device)
     ends = torch.zeros(model.vocabulary_size, dtype=torch.bool, device=device)
@@ -79,6 +81,9 @@ def generate(
     rows: Tensor | None = None
     done = finished.clone()
     hidden = decoder.prefill(ids)
+    if responses_per_prompt > 1:
+        hidden = hidden.repeat_interleave(responses_per_prompt, 0)
+        decoder.repeat(responses_per_prompt)
     for t in range(max_new_tokens):
         token, logprob = _sample(model.lm_logits(hidden), draws[t] if rows is None else draws[t, rows], temperature)
         token.masked_fill_(done, pad_id)

@@ -118,8 +118,7 @@ def sample_rollout(
     Returns:
         A rollout of B = len(chosen) * K responses; responses to one prompt stand together.
     """
-    prompts = [prompt for prompt in chosen for _ in range(responses_per_prompt)]
-    ids, mask = left_pad([encoded.ids[prompt.id] for prompt in prompts], codec.pad_id)
+    ids, mask = left_pad([encoded.ids[prompt.id] for prompt in chosen], codec.pad_id)
     ids, mask = ids.to(device), mask.to(device)
     out = generate(
         policy,
@@ -130,10 +129,12 @@ def sample_rollout(
         eos_ids=codec.eos_ids,
         pad_id=codec.pad_id,
         generator=generator,
+        responses_per_prompt=responses_per_prompt,
     )
+    ids, mask = (x.repeat_interleave(responses_per_prompt, 0) for x in (ids, mask))
     groups = torch.arange(len(chosen), device=device).repeat_interleave(responses_per_prompt)
     return Rollout(
-        prompts=prompts,
+        prompts=[prompt for prompt in chosen for _ in range(responses_per_prompt)],
         responses=codec.responses(out.tokens, out.mask, out.finished),
         ids=torch.cat([ids, out.tokens], dim=1),
         mask=torch.cat([mask, out.mask], dim=1),
