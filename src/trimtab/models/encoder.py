@@ -57,7 +57,7 @@ class PairCodec:
     """The tokenizer of an encoder: prompt and response as a pair of texts, with the special tokens it puts around them.
 
     A prompt of several messages is one `role: content` line a message. An encoder has no token for the end of a
-    response: whether it was cut off is not seen.
+    response: whether it was cut off is not seen. Before an empty response transformers puts no separator.
 
     A row's numbers are `segment * vocabulary_size + token id`, where the segment is the tokenizer's token type (0 for
     the prompt, 1 for the response, where it tells them apart): which tokens belong to which text cannot be read off the
@@ -102,6 +102,10 @@ class PairCodec:
         read = self.tokenizer(prompt.text, response.text, truncation=False, verbose=False)
         segments = read.get("token_type_ids") or [0] * len(read["input_ids"])
         return [s * self.vocabulary_size + i for s, i in zip(segments, read["input_ids"], strict=True)]
+
+    def pair_text(self, prompt: Prompt, response: Response) -> dict[str, str]:
+        """What a text-classification pipeline of plain transformers takes for the same row."""
+        return {"text": prompt.text, "text_pair": response.text}
 
     def save(self, directory: Path | str) -> None:
         """Write the tokenizer beside a model."""

@@ -150,6 +150,30 @@ class TextCodec:
         """
         return self.prompt_ids(prompt) + self.response_ids(replace(response, finished=True), prompt.id)
 
+    def pair_text(self, prompt: Prompt, response: Response) -> str:
+        """A text whose tokens, with `add_special_tokens=False`, are `pair_ids`: for pipelines of plain transformers.
+
+        Raises:
+            TrimtabError: as `pair_ids`; or a token of the joined text reaches from the prompt into the response.
+        """
+        ids = self.pair_ids(prompt, response)
+        tok = self.tokenizer
+        if self.chat:
+            turns = [{"role": m.role, "content": m.content} for m in prompt.messages]
+            start = str(tok.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
+        else:
+            own = len(tok(prompt.text, add_special_tokens=False).input_ids)
+            added = self.prompt_ids(prompt)
+            start = "".join(tok.convert_ids_to_tokens(added[: len(added) - own])) + prompt.text
+        text = f"{start}{response.text}{tok.convert_ids_to_tokens(self.eos_id)}"
+        if list(tok(text, add_special_tokens=False).input_ids) != ids:
+            raise TrimtabError(
+                ErrorKind.DATA,
+                f'prompt "{prompt.id}": prompt and response read as one text have other tokens than read apart',
+                "end the prompt with a line break, or use a chat template",
+            )
+        return text
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids, special tokens left out."""
         return str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
