@@ -78,7 +78,7 @@ def train(
 
     Args:
         config: the `[ppo]` section.
-        policy: the SFT model; its layers above the shared ones are trained.
+        policy: a trainable fork of the SFT model.
         codec: tokenizer of the policy. Scorers get text, so they may use another one.
         prompts: what rollouts are sampled for.
         scorer: maps prompts and responses to scores, higher is better.

@@ -42,7 +42,8 @@ def train(
 
     Args:
         config: the `[sft]` section; `source`, `data` and what belongs to the sampling of revisions are not read here.
-        model: any causal model; only its weights above the shared layers are trained.
+        model: any causal model; what takes gradients is trained. With adapters, `model.merged()` is what later stages
+            start from.
         codec: its tokenizer.
         demonstrations: prompts with the responses to imitate; those of `config.validation_fraction` of the prompts are
             held out and measured (`loss/validation`, nats a token) at every checkpoint. With `config.patience`,
