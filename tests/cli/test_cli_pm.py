@@ -62,6 +62,22 @@ def test_calibrate_as_json(trimtab, calibrated):
     assert len(found["reliability"]["after"]) == 10
 
 
+def test_the_reliability_diagram_is_drawn_where_it_is_asked_for(trimtab, calibrated, tmp_path):
+    picture = tmp_path / "deep" / "reliability.svg"
+    done = trimtab("pm", "calibrate", calibrated, "--plot", picture)
+    assert (done.code, done.err.splitlines()[-1]) == (0, f"drawn in {picture}")
+    assert picture.read_text().startswith("<svg xmlns=")
+    assert "before calibration, ECE 0.1" in picture.read_text()
+
+
+@pytest.mark.parametrize("name", ["picture.png", "picture", ".svg/b"])
+def test_a_picture_of_another_kind_is_refused_before_anything_is_calibrated(trimtab, calibrated, tmp_path, name):
+    done = trimtab("pm", "calibrate", calibrated, "--plot", tmp_path / name)
+    assert done.code == 2
+    assert "ends in .svg" in done.err
+    assert not (calibrated / "runs" / "main" / "artifacts" / "pm" / "model").exists()
+
+
 def test_a_method_that_is_none_is_a_usage_error(trimtab, project):
     assert trimtab("pm", "calibrate", project, "--method", "magic").code == 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -195,6 +196,8 @@ def test_near_duplicates_are_found_with_the_same_label_only():
     found = near_duplicates(twice(5))
     assert sorted(map(tuple, found.tolist())) == [(2 * i, 2 * i + 1) for i in range(5)]
     assert len(near_duplicates(twice(5, crossed=True))) == 0
+    doubted = [replace(p, p_chosen=0.2) if p.id.endswith("#1") else p for p in twice(5)]
+    assert len(near_duplicates(doubted)) == 0  # the labels differ there: so may the scores
     same = [p for p in twice(5) for _ in range(2)]
     assert all(same[i].id != same[j].id for i, j in near_duplicates(same))  # not what reads the same
     assert near_duplicates(plain_pairs()).shape == (0, 2)

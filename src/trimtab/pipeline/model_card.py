@@ -130,7 +130,7 @@ def _calibration(report: Mapping[str, Any]) -> list[str]:
 def _faults(probe: Mapping[str, Any]) -> list[str]:
     if not probe:
         return []
-    found = [f for f in probe.get("faults", []) if isinstance(f, Mapping)]
+    found = _list(probe, "faults")
     if not found:
         return [f"None found in {probe.get('responses', '?')} responses (`trimtab pm probe`); that is no proof."]
     return _listed(
@@ -139,7 +139,7 @@ def _faults(probe: Mapping[str, Any]) -> list[str]:
 
 
 def _buys(probe: Mapping[str, Any]) -> list[str]:
-    edits = [e for e in probe.get("edits", []) if isinstance(e, Mapping) and _count(e) >= _FEWEST]
+    edits = [e for e in _list(probe, "edits") if _count(e) >= _FEWEST]
     rows = [
         (_plain(e.get("name")), _interval(e.get("change"), sign=True) or "", str(_count(e)))
         for e in sorted(edits, key=lambda e: -abs(float(_table(e, "change")["mean"])))[:_MOST_EDITS]
@@ -187,7 +187,7 @@ def _labels(label: Mapping[str, Any], sample: Mapping[str, Any], hashes: Mapping
         *((f"{_plain(what)}, sha256", f"`{value}`") for what, value in hashes.items()),
     ]
     rows = [row for row in rows if row[1]]
-    principles = [p for p in label.get("principles") or [] if isinstance(p, Mapping) and p.get("text")]
+    principles = [p for p in _list(label, "principles") if p.get("text")]
     lines = _rows(("labels", ""), rows) if rows else []
     if principles:
         lines += ["", "The principles:", ""]
@@ -212,6 +212,11 @@ def _plain(text: object) -> str:
 def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     found = value.get(key)
     return found if isinstance(found, Mapping) else {}
+
+
+def _list(value: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    found = value.get(key)
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
 def _interval(value: object, *, percent: bool = False, sign: bool = False) -> str | None:
