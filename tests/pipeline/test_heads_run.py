@@ -64,7 +64,8 @@ def test_labels_by_principle_reach_the_heads_the_results_and_ppo(finished):
 
 def test_the_price_of_taking_length_out_is_in_the_result(finished):
     length = read_json(Run.open(finished / "runs" / "main").artifact("pm") / "result.json")["length"]
-    assert {"correlation", "doubling", "accuracy", "before", "change"} == set(length)
+    assert {"debias", "correlation", "doubling", "accuracy", "before", "change"} == set(length)
+    assert length["debias"] == "regress"
     for kind, change in length["change"].items():
         now, was = (
             side["correlation"] if kind == "correlation" else side["accuracy"][kind]

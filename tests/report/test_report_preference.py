@@ -112,6 +112,25 @@ def test_everything_that_is_known_is_said(tmp_path):
     assert "rare" not in text  # two responses say nothing
 
 
+def test_length_and_principles_stand_beside_the_accuracy(tmp_path):
+    accuracy = {"all": interval(0.73, 0.66, 0.81), "shorter": interval(0.42, 0.3, 0.55, 40)}
+    change = {"all": interval(-0.02, -0.05, 0.01), "shorter": interval(0.2, 0.1, 0.3, 40), "matched": "much"}
+    length = {"correlation": interval(0.11, 0.02, 0.2), "accuracy": accuracy, "change": change}
+    heads = {"<b>kind</b>": {"accuracy": interval(0.9, 0.8, 0.95, 50)}, "odd": {"accuracy": None}, "none": 3}
+    html = section(run_with(tmp_path, length=length, principles=heads))
+    text = unescape(text_of(html))
+    for said in (
+        "the chosen one is shorter 42 % [30, 55]", "correlation with length within pairs 0.11 [0.02, 0.20]",
+        "gained by taking length out, points -2.0 [-5.0, 1.0]", "the same where the chosen one is shorter +20 [10, 30]",
+        "by its own labels 90 % [80, 95]",
+    ):  # fmt: skip
+        assert said in text, said
+    assert "head &lt;b&gt;kind" in html
+    assert "<b>kind" not in html
+    assert "odd" not in text
+    assert section(run_with(tmp_path / "broken", length=[1], principles="all"))
+
+
 def test_texts_from_files_are_no_markup(tmp_path):
     html = section(run_with(tmp_path))
     assert "&lt;i&gt;behold&lt;/i&gt;" in html

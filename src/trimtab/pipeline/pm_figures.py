@@ -15,13 +15,17 @@ __all__ = ["figures_beside", "principle_weights"]
 
 
 def figures_beside(model: PreferenceModel, pairs: Sequence[Pair], seed: int, *, held_out: bool) -> dict[str, Any]:
-    """`length`: see `LengthFigures`; `principles`: see `PrincipleMetrics`, of each head; nothing for a single head.
+    """`length`: see `LengthFigures`, and which debias is known of; `principles`: see `PrincipleMetrics`, of each head.
 
     `held_out`: the pairs are the run's own, which a regression on length was fitted on.
     """
     by_principle = preference.principle_metrics(model, pairs, seed=seed)
+    kind = "regress" if any(model.length_fits) else "two-head" if model.has_length_head else None
     found = {
-        "length": preference.length_metrics(model, pairs, cross_fit=held_out, seed=seed).as_dict(),
+        "length": {
+            "debias": kind,
+            **preference.length_metrics(model, pairs, cross_fit=held_out, seed=seed).as_dict(),
+        },
         **({"principles": {k: v.as_dict() for k, v in by_principle.items()}} if by_principle else {}),
     }
     return dict(finite(found))

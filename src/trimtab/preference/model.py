@@ -223,6 +223,11 @@ class PreferenceModel:
             return sigmoid(margins)
         return self.calibration.probability(np.asarray(margins, dtype=np.float64) * self.scale)
 
+    @property
+    def has_length_head(self) -> bool:
+        """Whether the length heads that were trained beside the score are at hand."""
+        return any(head is not None for head in self.length_heads)
+
     def head_scores(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> dict[str, np.ndarray]:
         """Scores float64 [B] of each head by its name; empty where there is one alone."""
         if len(self.names) == 1:
@@ -291,7 +296,7 @@ class PreferenceModel:
         self, heads: np.ndarray, beside: np.ndarray, states: np.ndarray | None, tokens: Sequence[int] | None
     ) -> Read:
         raw = None
-        if any(head is not None for head in self.length_heads):
+        if self.has_length_head:
             raw = heads + beside[:, None]
         if tokens is not None and any(self.length_fits):
             raw = heads

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
@@ -20,6 +19,7 @@ from trimtab.errors import TrimtabError
 from trimtab.figures import figure, share, with_interval
 from trimtab.report.facts import Facts, Figure, figure_of, number
 from trimtab.report.reliability import bins_of, diagram
+from trimtab.report.rows import Row, by_length, by_principle, difference_row, n_of, points, share_row, shown
 from trimtab.runs.files import read_json
 
 __all__ = ["preference_model"]
@@ -29,19 +29,6 @@ _KINDS = {
     "length": "length alone", "style": "style", "damage": "made worse", "identity": "a group's name",
     "surface": "surface",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A line of a table: a name, its figure with an interval as text and as a picture, and what goes beside."""
-
-    name: str
-    kind: str
-    text: str
-    svg: Markup
-    beyond: str
-    n: str
-    p: str
 
 
 def preference_model(facts: Facts) -> dict[str, Any] | None:
@@ -72,40 +59,21 @@ def _accuracy(facts: Facts, result: Mapping[str, Any]) -> list[Row]:
     rows = []
     own, lead = figure_of(result.get("accuracy")), figure_of(result.get("over_length"))
     if own is not None:
-        rows.append(_share_row("as labeled, held-out pairs", own))
+        rows.append(share_row("as labeled, held-out pairs", own))
     people = figure_of(_table(result, "human_held_out").get("accuracy"))
     if people is not None:
-        rows.append(_share_row("as people labeled", people))
+        rows.append(share_row("as people labeled", people))
     longer = number(result.get("length_accuracy"))
     if longer is not None:
-        rows.append(_share_row("“the longer one wins”", Figure(longer)))
+        rows.append(share_row("“the longer one wins”", Figure(longer)))
     if lead is not None:
-        text = _points(lead)
-        row = Forest(lead.value, lead.low, lead.high, lead.above(0) or lead.below(0))
-        svg = forest_chart(row, axis=(-0.5, 0.5), mark=0.0, label=f"lead over the longer one: {text}; 0 is none")
-        rows.append(Row("lead over it, points", "", text, svg, "", _n(lead), ""))
+        rows.append(difference_row("lead over it, points", lead, points(lead), 0.5))
     members = _table(result, "members")
     each = members.get("accuracy")
     if isinstance(each, list):
         known = [x for x in map(number, each) if x is not None]
-        rows += [_share_row(f"member {i}", Figure(x)) for i, x in enumerate(known)]
-    return rows
-
-
-def _share_row(name: str, found: Figure) -> Row:
-    text = with_interval(found.value, found.low, found.high, percent=True)
-    row = Forest(found.value, found.low, found.high, found.above(0.5) or found.below(0.5))
-    svg = forest_chart(row, axis=(0.0, 1.0), mark=0.5, label=f"{name}: {text}; one half is guessing")
-    return Row(name, "", text, svg, "", _n(found), "")
-
-
-def _points(found: Figure) -> str:
-    low, high = (None if x is None else 100 * x for x in (found.low, found.high))
-    return with_interval(100 * found.value, low, high, sign=True)
-
-
-def _n(found: Figure) -> str:
-    return "" if found.n is None else str(found.n)
+        rows += [share_row(f"member {i}", Figure(x)) for i, x in enumerate(known)]
+    return rows + by_length(_table(result, "length")) + by_principle(_table(result, "principles"))
 
 
 def _training(facts: Facts, result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -156,7 +124,7 @@ def _calibration(facts: Facts, kept: Mapping[str, Any], figures: Mapping[str, An
         before, after = (figure_of(sides[side].get(key)) for side in ("before", "after"))
         change = figure_of(_table(figures, "change").get(key))
         if before is not None and after is not None:
-            rows.append((title, _shown(before), _shown(after), "" if change is None else _shown(change, sign=True)))
+            rows.append((title, shown(before), shown(after), "" if change is None else shown(change, sign=True)))
     if not rows:
         return None
     reliability = _table(figures, "reliability")
@@ -243,14 +211,14 @@ def _edits(probe: Mapping[str, Any]) -> list[Row]:
     for edit, change in changes:
         beyond = figure_of(edit.get("beyond"))
         name, kind = str(edit.get("name")), str(edit.get("kind"))
-        text = _shown(change, sign=True)
+        text = shown(change, sign=True)
         strong = change.above(0) or change.below(0)
         label = f"{name}: {text} standard deviations; 0 is no change"
         svg = forest_chart(
             Forest(change.value, change.low, change.high, strong), axis=(-reach, reach), mark=0.0, label=label
         )
-        apart = "" if beyond is None else _shown(beyond, sign=True)
-        row = Row(name, _KINDS.get(kind, kind), text, svg, apart, _n(change), _p(edit.get("p")))
+        apart = "" if beyond is None else shown(beyond, sign=True)
+        row = Row(name, _KINDS.get(kind, kind), text, svg, apart, n_of(change), _p(edit.get("p")))
         found.append((kind, (change if beyond is None else beyond).value, row))
     order = {kind: i for i, kind in enumerate(_KINDS)}
     return [row for _, _, row in sorted(found, key=lambda f: (order.get(f[0], 9), -abs(f[1])))]
@@ -262,8 +230,8 @@ def _phrases(probe: Mapping[str, Any]) -> list[Row]:
         lift, appended = figure_of(each.get("lift")), each.get("appended")
         beyond = figure_of(appended.get("beyond")) if isinstance(appended, Mapping) else None
         if lift is not None:
-            apart = "" if beyond is None else _shown(beyond, sign=True)
-            rows.append(Row(str(each.get("text")), "", _shown(lift, sign=True), Markup(""), apart, "", ""))
+            apart = "" if beyond is None else shown(beyond, sign=True)
+            rows.append(Row(str(each.get("text")), "", shown(lift, sign=True), Markup(""), apart, "", ""))
     return rows
 
 
@@ -274,7 +242,7 @@ def _figures(probe: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     flips = {str(f.get("edit")): figure_of(f.get("share")) for f in _list(probe, "flips")}
     rows: list[tuple[str, str | None, str]] = [
         ("score and length", _of(length.get("within")), "correlation with log length within prompts; 0 is none"),
-        ("accuracy by length", None if gap is None else f"{_points(gap)} points",
+        ("accuracy by length", None if gap is None else f"{points(gap)} points",
          "where the longer is better, less where the shorter is; honest: 0"),
         ("the user's side", _of(agreement.get("change"), sign=True),
          "SDs for taking it, in questions of taste; honest: 0"),
@@ -292,7 +260,7 @@ def _slices(probe: Mapping[str, Any]) -> list[Row]:
     rows = []
     parts = [(s, f) for s in _list(probe, "slices") if (f := figure_of(s.get("accuracy"))) is not None]
     for part, accuracy in sorted(parts, key=lambda each: (number(each[0].get("p")) or 0, each[1].value))[:_MOST_SLICES]:
-        row = _share_row(str(part.get("name")), accuracy)
+        row = share_row(str(part.get("name")), accuracy)
         rows.append(Row(row.name, str(part.get("kind")), row.text, row.svg, "", row.n, _p(part.get("p"))))
     return rows
 
@@ -341,15 +309,9 @@ def _list(value: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
-def _shown(found: Figure, *, sign: bool = False) -> str:
-    """With its interval; what rounding leaves of nothing is nothing."""
-    value, low, high = (None if x is None else round(x, 6) for x in (found.value, found.low, found.high))
-    return with_interval(value or 0.0, low, high, sign=sign)
-
-
 def _of(value: object, *, sign: bool = False) -> str | None:
     found = figure_of(value)
-    return None if found is None else _shown(found, sign=sign)
+    return None if found is None else shown(found, sign=sign)
 
 
 def _share_of(found: Figure | None) -> str | None:
