@@ -229,6 +229,12 @@ def test_p_by_hand():
     assert found.p == pytest.approx(1 / 6, abs=0.03)
 
 
+def test_p_is_never_nothing():
+    second = np.arange(40) >= 20
+    found = shift.permuted(lambda side: float((side == second).all()), second, np.arange(40), 49, 0)
+    assert (found.value, found.floor, found.p) == (1.0, 0.0, 1 / 50)
+
+
 # logistic
 
 

@@ -242,11 +242,14 @@ class _Bench:
         return np.asarray(shaped.double().numpy())
 
     def _batches(self) -> list[Ints]:
-        """Responses to one prompt together, as PPO has them; a short last batch goes with the one before it."""
-        order = np.random.default_rng([self.subject.seed, 13]).permutation(int(self.groups.max()) + 1)[self.groups]
-        rows = np.argsort(order, kind="stable")
-        count = max(1, len(rows) // self.settings.batch_size)
-        return [np.asarray(part) for part in np.array_split(rows, count)]
+        """Prompts in random order, in parts of about PPO's batch; responses to one prompt together, as PPO has them."""
+        counts = np.bincount(self.groups)
+        order = np.random.default_rng([self.subject.seed, 13]).permutation(len(counts))
+        parts = max(1, len(self.groups) // self.settings.batch_size)
+        before = np.empty(len(counts), dtype=np.int64)
+        before[order] = np.cumsum(counts[order]) - counts[order]
+        part = before * parts // len(self.groups)
+        return [np.flatnonzero(part[self.groups] == number) for number in np.unique(part)]
 
     def _repeats(self) -> tuple[Floats | None, str]:
         """Scores of the same responses a second time, and what differs; None: nothing does."""
