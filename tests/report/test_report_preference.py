@@ -127,7 +127,7 @@ def test_length_and_principles_stand_beside_the_accuracy(tmp_path):
         assert said in text, said
     assert "head &lt;b&gt;kind" in html
     assert "<b>kind" not in html
-    assert "odd" not in text
+    assert "head odd" not in text
     assert section(run_with(tmp_path / "broken", length=[1], principles="all"))
 
 

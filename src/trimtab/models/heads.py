@@ -86,11 +86,13 @@ def widen(model: Headed, rows: Sequence[float], generator: torch.Generator | Non
         rows: for each new head the standard deviation of its weights; 0: it scores 0.
         generator: draws them, on the CPU, so that a seed gives the same heads on every device.
     """
+    if not rows:
+        return
     old = model.linear
     drawn = [
         torch.randn(old.in_features, generator=generator) * std if std else torch.zeros(old.in_features) for std in rows
     ]
-    new = torch.stack(drawn).to(old.weight) if drawn else old.weight.new_zeros(0, old.in_features)
+    new = torch.stack(drawn).to(old.weight)
     bias = None if old.bias is None else torch.cat([old.bias.detach(), old.bias.new_zeros(len(rows))])
     _replace(model, torch.cat([old.weight.detach(), new]), bias)
 
