@@ -1,0 +1,1 @@
+"""How fast and how small PPO is, beside a peer."""
