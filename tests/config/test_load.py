@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from trimtab.config import PRESETS, Config, default_config, json_schema, load_config
 from trimtab.config.describe import fields, flatten, nearest_key
+from trimtab.config.layout import Layout, Lora
 from trimtab.errors import ErrorKind, TrimtabError
 
 
@@ -291,6 +292,41 @@ def test_nearest_key():
     assert nearest_key("ppo.betaa") == "ppo.beta"
     assert nearest_key("learning_rate") in {"sft.learning_rate", "preference.learning_rate", "ppo.learning_rate"}
     assert nearest_key("ppo.qqqqqq") is None
+
+
+def test_a_setting_that_is_gone_names_what_took_its_place():
+    with pytest.raises(TrimtabError, match=r'no model.shared_layers any more: model.trainable = "top:<layers>"'):
+        load_config(None, ["model.shared_layers=2"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["model.trainable=top:0"], "from 1 layer on"),
+        (["model.trainable=all"], 'must be "full", "lora"'),
+        (["model.lora_rank=4"], r'lora_rank = 4 speaks of adapters, and trainable = "full" has none'),
+        (["model.trainable=top:2", "model.lora_targets=['q_proj']"], "lora_targets = .* speaks of adapters"),
+        (["model.trainable=lora", "model.lora_targets=['q_proj', 'q_proj']"], "names a layer twice"),
+        (["model.trainable=lora", "model.lora_rank=0"], "a whole number from 1 on"),
+        (["model.trainable=lora", "model.lora_alpha=0"], "a number above 0"),
+    ],
+)
+def test_layouts_that_make_no_sense_are_refused(settings, message):
+    with pytest.raises(TrimtabError, match=message):
+        load_config(None, settings)
+
+
+def test_settings_of_adapters_reach_the_layout():
+    settings = [
+        "model.trainable=lora-top:3",
+        "model.lora_rank=4",
+        "model.lora_alpha=8",
+        "model.lora_targets=['q_proj']",
+    ]
+    layout = load_config(None, settings).config.model.layout
+    assert layout == Layout(3, Lora(4, 8.0, ("q_proj",)))
+    assert load_config(None, ["model.trainable=top:3"]).config.model.layout == Layout(3)
+    assert load_config(None, ["model.lora_rank=16"]).config.model.layout == Layout()  # the default may stand there
 
 
 @pytest.mark.parametrize("key", ["ppo.top_k", "ppo.top_p", "sample.repetition_penalty", "ppo.min_new_tokens"])

@@ -251,8 +251,17 @@ RESTRICTED_SAMPLING = frozenset(
 """Settings of other generators that Trimtab has none of on purpose, see `_unknown`."""
 
 
+REPLACED = {
+    "model.shared_layers": 'model.trainable = "top:<layers>" says how many layers at the top are trained; '
+    "those below are frozen and shared"
+}
+"""Settings that are gone, with what does their work."""
+
+
 def _unknown(key: str, where: str) -> str:
     section, _, name = key.partition(".")
+    if key in REPLACED:
+        return f"{where}: there is no {key} any more: {REPLACED[key]}"
     if name in RESTRICTED_SAMPLING:
         return (
             f"{where}: there is no {key}: responses are sampled from the whole softmax. With a restricted sampler the "

@@ -120,8 +120,8 @@ class PPOConfig(Section):
     never."""
     max_skipped_updates: Whole = 0
     """Updates in a row that may be skipped for a loss or gradient that is not finite, their batch kept in nonfinite/ of
-    the run, before the run stops; 0: the first one stops it. (float16 overflows are not among them: the loss scale sees
-    to those.)"""
+    the run, before the run stops; 0: the first one stops it. float16 overflows are not among them: the loss scale sees
+    to those."""
     language_data: str | None = None
     """JSONL of demonstrations (`prompt`, `response`) whose language-model loss is mixed into every update (PPO-ptx)."""
     language_coef: NonNegative = 1.0
