@@ -293,7 +293,7 @@ class CausalModel(Role):
         None where the head is more than a product: it has a bias, or is no linear layer.
         """
         head: Any = self.hf.get_output_embeddings()
-        if type(head) is not nn.Linear or head.bias is not None:
+        if type(head) is not nn.Linear or [name for name, _ in head.named_parameters()] != ["weight"]:
             return None
         kind = hidden.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else head.weight.dtype
