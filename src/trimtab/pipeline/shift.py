@@ -21,11 +21,11 @@ from trimtab.preference.model import PreferenceModel
 from trimtab.preference.shift import ShiftReport, shift
 from trimtab.preference.shift_reference import Reference, reference_of
 from trimtab.preference.training import split_by_prompt
-from trimtab.runs.files import read_json, read_jsonl, write_json
+from trimtab.runs.files import read_jsonl, write_json
 from trimtab.runs.run import Run
 from trimtab.training.precision import Precision
 
-__all__ = ["SHIFT_FILE", "Responses", "Shifts", "Subject", "open_subject", "responses_of", "shift_of", "stored_shifts"]
+__all__ = ["SHIFT_FILE", "Responses", "Shifts", "Subject", "open_subject", "responses_of", "shift_of"]
 
 SHIFT_FILE = "shift.json"
 """Among the run's artifacts of the pm stage: the last `pm shift` of its own responses."""
@@ -118,12 +118,6 @@ def shift_of(
     if keep and subject.run is not None:
         write_json(subject.run.artifact("pm") / SHIFT_FILE, finite(found.as_dict()))
     return found
-
-
-def stored_shifts(run: Run) -> dict[str, Any] | None:
-    """What the last `pm shift` of a run's own responses found, as `Shifts.as_dict` has it; None: there was none."""
-    path = run.artifact("pm") / SHIFT_FILE
-    return dict(read_json(path, ErrorKind.RUN)) if path.is_file() else None
 
 
 def _reference(subject: Subject, named: Path | None) -> tuple[Reference, str]:
