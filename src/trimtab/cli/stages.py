@@ -102,7 +102,8 @@ def _figure(value: Any) -> str | None:
     from trimtab.figures import figure, with_interval
 
     if isinstance(value, Mapping):
-        return with_interval(value.get("mean", value.get("value")), value["low"], value["high"])
+        mean = value.get("mean", value.get("value"))
+        return None if mean is None else with_interval(mean, value["low"], value["high"])
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
