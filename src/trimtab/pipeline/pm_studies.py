@@ -22,6 +22,7 @@ from trimtab.pipeline.runner import open_run
 from trimtab.preference.folds import FoldScores, Measured, fold_of_prompts, measure, train_fold
 from trimtab.preference.learning_curve import Forecast, forecast
 from trimtab.preference.rows import readable
+from trimtab.preference.trunk import TrunkCache
 from trimtab.runs.files import append_jsonl, read_jsonl, stable_hash
 from trimtab.runs.run import Run
 from trimtab.stats.intervals import Interval, paired_bootstrap
@@ -108,8 +109,9 @@ def compare_settings(
         for combination in combinations
     ]
     rows: list[Row] = []
+    before: _Study | None = None
     for project, combination in zip(projects, combinations, strict=True):
-        study = _Study(project, name, folds, say)
+        before = study = _Study(project, name, folds, say, before)
         measured = study.measured(", ".join(f"{key}={_toml(value)}" for key, value in combination.items()))
         lead = None
         if rows:
@@ -161,7 +163,8 @@ def learning_curve(
 class _Study:
     """The labeled pairs of a run in folds, the model that training starts from, and the folds that were trained."""
 
-    def __init__(self, project: Project, name: str, folds: int, say: Say) -> None:
+    def __init__(self, project: Project, name: str, folds: int, say: Say, before: _Study | None = None) -> None:
+        """`before`: a study of the same run, whose frozen layers' output is taken over where they are the same."""
         self.project, self.say, self.folds, self.seed = project, say, folds, project.config.project.seed
         self.run = open_run(project, name) if project.config.preference.data else Run.open(project.runs / name)
         self.shop = Workshop(project, self.run)
@@ -172,6 +175,8 @@ class _Study:
             self.pairs, _ = readable(self.config, *self._model(), self.pairs)
         self.of_fold = fold_of_prompts(self.pairs, folds, self.seed)
         self.kept = self.run.path / "artifacts" / "pm-folds.jsonl"
+        same = before is not None and before._origin() == self._origin()
+        self.cache: TrunkCache = before.cache if before is not None and same else TrunkCache()
 
     @property
     def config(self) -> PreferenceConfig:
@@ -188,7 +193,7 @@ class _Study:
                 base, codec = self._model()
                 scores = train_fold(
                     self.config, base, codec, self.pairs, self.of_fold, fold, share=share, seed=self.seed,
-                    precision=self.shop.precision,
+                    precision=self.shop.precision, cache=self.cache,
                 )  # fmt: skip
                 append_jsonl(self.kept, [{"key": key, **scores.as_dict()}])
                 found.append(scores)
@@ -202,15 +207,19 @@ class _Study:
         return self._start
 
     def _key(self, fold: int, share: float) -> str:
-        config = self.project.config
         texts = [
             [[m.role, m.content] for m in p.prompt.messages] + [p.chosen.text, p.rejected.text, p.p_chosen, p.margin]
             + [p.weight]
             for p in self.pairs
         ]  # fmt: skip
         recipe = self.config.model_dump(exclude={"data", "human", "human_weight", "calibrated_score"})
+        start, model = self._origin()
+        return stable_hash([recipe, model, start, self.seed, self.folds, fold, share, stable_hash(texts)])
+
+    def _origin(self) -> tuple[Any, list[Any]]:
+        """What the weights that training starts from depend on, and what of them is frozen."""
+        config = self.project.config
         start: Any = self.run.stage("sft").fingerprint
         if self.config.backbone is not None:
-            start = self.project.model_stamp(self.config.backbone)
-        model = [config.model.name, config.model.dtype, str(config.model.layout), config.model.layout.lora]
-        return stable_hash([recipe, model, start, self.seed, self.folds, fold, share, stable_hash(texts)])
+            start = [self.project.model_stamp(self.config.backbone), self.config.layers]
+        return start, [config.model.name, config.model.dtype, str(config.model.layout), config.model.layout.lora]
