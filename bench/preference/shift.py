@@ -85,7 +85,7 @@ def _line(report: ShiftReport, worth: float, truth: float | None) -> str:
         f"{report.label:14} {report.verdict:8} gold {worth:.2f}  AUC {report.domain.mean:.2f}  "
         f"distance {report.distance.mean:.2f}  outside {report.outside.mean:.3f}  PSI {score:.2f}  "
         f"accuracy expected {shown}  truth {float('nan') if truth is None else truth:.2f}  "
-        f"by distance {expected.by_distance.mean:+.2f}"
+        f"by distance {'-' if expected.why_not else f'{expected.by_distance.mean:+.2f}'}"
     )
 
 

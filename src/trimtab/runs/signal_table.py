@@ -79,7 +79,7 @@ _PPO = [
          "with heads by principle, of each head (score/<principle>).", None, None, "reward-hacking"),
     _ppo("shift/distance", "fraction", "Where the responses' hidden states in the preference model lie: mean "
          "percentile of their Mahalanobis distance among pairs that it was not trained on.", Band(0, 0.7),
-         "half = as those pairs; tiny world: healthy runs .41-.50, a policy that exploits blind spots .81",
+         "half = as those pairs; tiny world: healthy runs .41-.62, policies that exploit blind spots .81-.86",
          "pm-distribution-shift"),
     _ppo("shift/outside_fraction", "fraction", "Share of responses beyond the 99th percentile of those distances.",
          Band(0, 0.1), "one in a hundred where nothing has moved; heuristic", "pm-distribution-shift"),

@@ -1,8 +1,8 @@
 """Have the policy's responses left what the preference model knows? By the signals that its own scorer gives.
 
-Scores decide nothing here: progress moves them too. In the tiny world a healthy run ends with a stability index of the
-scores above 2 and its states where they began (mean percentile .41-.50); a policy that exploits what its preference
-model cannot see goes from .49 to .81.
+Scores decide nothing here: progress moves them too. In the tiny world healthy runs end with a stability index of the
+scores of about 2 and their states near where they began (mean percentile .41-.62); policies that exploit what their
+preference model cannot see go from .5 to .81-.86. See bench/preference/shift.py.
 """
 
 from __future__ import annotations

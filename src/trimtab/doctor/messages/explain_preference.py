@@ -322,9 +322,9 @@ PREFERENCE: Final[Mapping[str, Text]] = {
             (
                 "shift/distance: the responses' hidden states in the preference model lie at the 70th percentile of"
                 " the distances of unseen pairs on average, or above, and 0.15 above where they began (half = as those"
-                " pairs; healthy runs of the tiny world .41-.50).",
+                " pairs; healthy runs of the tiny world .41-.62).",
                 "shift/distance：回答在偏好模型中的隐藏状态，平均处于未见偏好对距离的第 70 百分位以上，且比起初高 0.15"
-                "（0.5 = 与那些偏好对相同；小世界健康运行为 .41-.50）。",
+                "（0.5 = 与那些偏好对相同；小世界健康运行为 .41-.62）。",
             ),
             (
                 "shift/outside_fraction: more than a tenth of the responses lie beyond the 99th percentile.",
