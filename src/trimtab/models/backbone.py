@@ -146,7 +146,10 @@ class Backbone:
         else:
             seen = mask[:, None] & (torch.arange(mask.shape[1], device=mask.device) <= at[:, :, None])
         rotary = self.body.rotary_emb(hidden, position_ids=positions)
-        return self.norm(last_layer(layer, hidden, self.own_form(seen[:, None], hidden.dtype), rotary, positions, at))
+        found = last_layer(layer, hidden, self.own_form(seen[:, None], hidden.dtype), rotary, positions, at)
+        if found is None:
+            found = self.layers(hidden, mask, positions, last, last + 1)[row, at]
+        return self.norm(found)
 
     def whole(self, ids: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
         """The body from token ids to the normalised hidden state, [B, L] -> [B, L, D]."""

@@ -28,21 +28,21 @@ class _Capture:
     """Stands in for a cache; remembers what it is given and ends the call."""
 
     def __init__(self) -> None:
-        self.keys, self.values = torch.empty(0), torch.empty(0)
+        self.found: tuple[Tensor, Tensor] | None = None
 
     def update(self, keys: Tensor, values: Tensor, *_: object, **__: object) -> tuple[Tensor, Tensor]:
-        self.keys, self.values = keys, values
+        self.found = keys, values
         raise _Captured
 
 
 class _Replay:
     """Stands in for a cache that holds the keys and values of all tokens already."""
 
-    def __init__(self, captured: _Capture) -> None:
-        self._captured = captured
+    def __init__(self, held: tuple[Tensor, Tensor]) -> None:
+        self._held = held
 
     def update(self, *_: object, **__: object) -> tuple[Tensor, Tensor]:
-        return self._captured.keys, self._captured.values
+        return self._held
 
 
 def last_layer(
@@ -52,7 +52,7 @@ def last_layer(
     rotary: tuple[Tensor, Tensor],
     positions: Tensor,
     at: Tensor,
-) -> Tensor:
+) -> Tensor | None:
     """What `layer` puts out at some tokens.
 
     Args:
@@ -64,20 +64,22 @@ def last_layer(
         at: int64 [B, n] columns of the tokens that are read.
 
     Returns:
-        [B, n, D].
+        [B, n, D]; None where the layer has handed nothing to the cache.
     """
     captured = _Capture()
     row = torch.arange(len(at), device=at.device)[:, None]
     common: dict[str, Any] = {"use_cache": True}
     with suppress(_Captured):
         layer(hidden, position_embeddings=rotary, position_ids=positions, cache=captured, **common)
+    if captured.found is None:
+        return None
     cosines, sines = (part.expand(len(at), -1, -1)[row, at] for part in rotary)
     out: Tensor = layer(
         hidden[row, at],
         attention_mask=visible,
         position_embeddings=(cosines, sines),
         position_ids=positions.expand(len(at), -1)[row, at],
-        cache=_Replay(captured),
+        cache=_Replay(captured.found),
         **common,
     )
     return out
