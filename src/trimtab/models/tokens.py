@@ -170,7 +170,7 @@ class TextCodec:
             raise TrimtabError(
                 ErrorKind.DATA,
                 f'prompt "{prompt.id}": prompt and response read as one text have other tokens than read apart',
-                "end the prompt with a line break, or use a chat template",
+                "let a line break end the prompt, or a chat template, and not begin the response",
             )
         return text
 
