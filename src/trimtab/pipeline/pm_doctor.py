@@ -17,7 +17,7 @@ from trimtab.scoring import Scorer, checked_scores
 
 __all__ = ["seen_by_the_doctor", "seen_in_training_pairs"]
 
-_TRAINING_PAIRS: Final = 2000
+_TRAINING_PAIRS: Final = 1000
 """Training pairs that are scored at most, taken evenly."""
 
 Floats = NDArray[np.float64]
@@ -38,9 +38,9 @@ def seen_in_training_pairs(
 ) -> list[Fault]:
     """What the doctor finds where it knows the training pairs too, in its own words.
 
-    Overfitting: better on them than on other pairs. Wrong labels: those that no score explains, in both together; a
-    label that was learned by heart is not among them, so that memory makes the share smaller, never larger. Repeats
-    and contradictions: in the training pairs by themselves.
+    Overfitting: better on them than on other pairs. Wrong labels, repeats and contradictions: in the training pairs by
+    themselves. Wrong labels are told by pairs that were labeled twice; scores of a poor model leave the same trace as
+    wrong labels, and what was trained on wrong labels is a poor model.
 
     Args:
         scorer: that was trained on them.
@@ -55,7 +55,7 @@ def seen_in_training_pairs(
     sides = [checked_scores(scorer, of, side) for side in ([p.chosen for p in some], [p.rejected for p in some])]
     rows = [{**row, "split": "held-out"} for row in _scored(pairs, scores)]
     rows += [{**row, "split": "train"} for row in _scored(some, np.column_stack(sides))]
-    found = _named(rows, {"pm-overfit", "noisy-labels"}.__contains__)
+    found = _named(rows, {"pm-overfit"}.__contains__)
     return found + _named(_texts(training), {"low-diversity", "inconsistent-preferences", "noisy-labels"}.__contains__)
 
 
@@ -67,12 +67,13 @@ def _texts(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
 
 
 def _scored(pairs: Sequence[Pair], scores: Floats) -> list[dict[str, Any]]:
-    """Records of the pairs whose label names the chosen response."""
-    return [
-        {"id": pair.id, **texts, "chosen_score": float(chosen), "rejected_score": float(rejected)}
-        for pair, texts, (chosen, rejected) in zip(pairs, _texts(pairs), scores, strict=True)
-        if pair.p_chosen is None or pair.p_chosen > 0.5
-    ]
+    """Records of the pairs whose label names the chosen response; a pair that is there again says nothing new."""
+    found: dict[Any, dict[str, Any]] = {}
+    for pair, texts, (chosen, rejected) in zip(pairs, _texts(pairs), scores, strict=True):
+        if pair.p_chosen is None or pair.p_chosen > 0.5:
+            row = {"id": pair.id, **texts, "chosen_score": float(chosen), "rejected_score": float(rejected)}
+            found.setdefault((texts["prompt"], frozenset((texts["chosen"], texts["rejected"]))), row)
+    return list(found.values())
 
 
 def _named(records: Sequence[dict[str, Any]], wanted: Callable[[str], bool]) -> list[Fault]:

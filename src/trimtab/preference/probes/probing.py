@@ -117,8 +117,8 @@ class ProbeReport:
 
     def with_faults(self, more: Sequence[Fault]) -> ProbeReport:
         """With further faults of other ids, worst first."""
-        known = {fault.id for fault in self.faults}
-        return replace(self, faults=tuple(ranked([*self.faults, *(f for f in more if f.id not in known)])))
+        found = {fault.id: fault for fault in reversed([*self.faults, *more])}
+        return replace(self, faults=tuple(ranked(list(found.values())[::-1])))
 
     @property
     def status(self) -> Literal["sick", "healthy"]:
