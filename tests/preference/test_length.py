@@ -87,10 +87,10 @@ def test_pairs_of_one_length_have_nothing_to_fit():
 
 def test_figures_by_hand():
     # four pairs of four prompts: same length right, longer right, longer wrong, shorter right
-    margins, chosen, rejected = [1.0, 2.0, -1.0, 1.0], [4, 7, 7, 1], [4, 3, 3, 3]
+    margins, chosen, rejected = [1.0, 2.0, -1.0, 3.0], [4, 7, 7, 1], [4, 3, 3, 3]
     found = length_figures(margins, chosen, rejected, "abcd", resamples=200)
     ln2 = math.log(2)
-    top, below = 2 * ln2 - ln2 - ln2, math.sqrt(7 * 3 * ln2**2)
+    top, below = 2 * ln2 - ln2 - 3 * ln2, math.sqrt(15 * 3 * ln2**2)
     assert found.correlation.mean == pytest.approx(top / below, abs=1e-12)
     assert found.doubling.mean == pytest.approx(ln2 * top / (3 * ln2**2), abs=1e-12)
     means = {kind: (value.mean, value.n) for kind, value in found.accuracy.items()}
