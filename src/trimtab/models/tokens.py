@@ -170,7 +170,7 @@ class TextCodec:
             raise TrimtabError(
                 ErrorKind.DATA,
                 f'prompt "{prompt.id}": prompt and response read as one text have other tokens than read apart',
-                "let a line break end the prompt, or a chat template, and not begin the response",
+                "let the prompt end with a line break or a chat template, and the response begin without white space",
             )
         return text
 
