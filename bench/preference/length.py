@@ -76,10 +76,8 @@ def measured(margins: np.ndarray, pairs: list[Pair]) -> dict[str, float]:
     # with gold's better response in the first place
     swapped = np.where(better[:, None] < 0, words[:, ::-1], words)
     kept = worth != 0
-    by_gold = length_figures(
-        (margins * better)[kept], swapped[kept, 0], swapped[kept, 1], [q for q, k in zip(prompts, kept, strict=True) if k],
-        resamples=10,
-    )  # fmt: skip
+    of_kept = [prompt for prompt, keep in zip(prompts, kept, strict=True) if keep]
+    by_gold = length_figures((margins * better)[kept], swapped[kept, 0], swapped[kept, 1], of_kept, resamples=10)
     accuracy = {kind: value.mean for kind, value in by_gold.accuracy.items()}
     return {
         "correlation": own.correlation.mean,
