@@ -16,11 +16,12 @@ from trimtab.errors import TrimtabError
 from trimtab.models.tokens import TextCodec
 from trimtab.preference.ensemble import load_preference
 from trimtab.preference.model import Observed
-from trimtab.preference.shift import shift
+from trimtab.preference.shift import shift, verdict_of
 from trimtab.preference.shift_accuracy import expected_accuracy
 from trimtab.preference.shift_reference import MOST_ROWS, REFERENCE_FILE, Reference, bins_for, reference_of
 from trimtab.runs.files import read_json, write_json
 from trimtab.scoring import MixtureScorer, RuleScorer, signals
+from trimtab.stats.intervals import Interval
 from trimtab.stats.shift import expected_psi, fit_gaussian, psi
 from trimtab.training.precision import Precision
 from trimtab.worlds.model import build_tokenizer
@@ -108,6 +109,32 @@ def test_scores_alone_decide_nothing():
     assert found.scores.moved
     assert found.scores.beyond == 1
     assert found.verdict == "moved"
+
+
+@pytest.mark.parametrize(
+    ("figures", "verdict"),
+    [
+        ({}, "same"),
+        ({"outside": (0.06, 0.026, 0.1)}, "shifted"),
+        ({"outside": (0.06, 0.02, 0.1)}, "same"),
+        ({"outside": (0.04, 0.03, 0.05)}, "same"),
+        ({"distance": (0.8, 0.76, 0.84)}, "shifted"),
+        ({"distance": (0.8, 0.74, 0.86)}, "same"),
+        ({"domain": (0.8, 0.71, 0.9)}, "moved"),
+        ({"domain": (0.8, 0.69, 0.9)}, "same"),
+        ({"by_distance": (-0.06, -0.1, -0.01)}, "shifted"),
+        ({"by_distance": (-0.06, -0.1, 0.01)}, "same"),
+        ({"by_distance": (-0.04, -0.05, -0.01)}, "same"),
+    ],
+)
+def test_each_bound_by_itself(figures, verdict):
+    quiet = told(made(), *like(made(), 40, 51))
+    plain = {"outside": (0.01, 0.0, 0.02), "distance": (0.5, 0.45, 0.55), "domain": (0.5, 0.4, 0.6)}
+    given = {key: Interval(*value, 40) for key, value in (plain | figures).items() if key != "by_distance"}
+    nothing = Interval(0.0, -0.01, 0.01, 40)
+    change = Interval(*figures["by_distance"], 40) if "by_distance" in figures else nothing
+    own = replace(quiet, **given, scores=None, expected=replace(quiet.expected, by_distance=change))
+    assert verdict_of(own) == verdict
 
 
 @pytest.mark.parametrize(("n", "each"), [(10, 1), (100, 20)])

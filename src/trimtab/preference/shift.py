@@ -28,7 +28,7 @@ from trimtab.stats.intervals import Interval, bootstrap_mean
 from trimtab.stats.shift import Permuted, auc, cross_fitted, folds_of, ks, permuted, principal, psi
 from trimtab.stats.text import length
 
-__all__ = ["Marginal", "ShiftReport", "Verdict", "shift"]
+__all__ = ["Marginal", "ShiftReport", "Verdict", "shift", "verdict_of"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -206,7 +206,7 @@ class _Compared:
             spread=float(self.seen.spread.mean() / members) if members > 0 else math.nan,
             expected=expected_accuracy(own, self.seen, self.groups, self.same_scores, seed=seed),
         )  # fmt: skip
-        return replace(report, verdict=_verdict(report))
+        return replace(report, verdict=verdict_of(report))
 
     def _sides(self) -> tuple[NDArray[np.bool_], Ints]:
         """([n] which rows are the responses, [n] their prompts) of usual rows of the reference and responses."""
@@ -262,7 +262,8 @@ def _resampled(x: Floats, second: NDArray[np.bool_], groups: Ints, resamples: in
     return np.array(found)
 
 
-def _verdict(report: ShiftReport) -> Verdict:
+def verdict_of(report: ShiftReport) -> Verdict:
+    """The verdict that a report's figures call for, whatever it has."""
     few = min(report.responses, report.prompts) < FEWEST
     out = report.outside
     if not few and out.low > OUTSIDE / 2 and out.mean > OUTSIDE:

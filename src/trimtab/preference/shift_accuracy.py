@@ -95,7 +95,10 @@ def expected_accuracy(
     by = "distance and gap" if paired else "distance"
     accuracy = _mean(right[decided], prompts[decided], seed)
     if not unseen:
-        return _unknown("no held-out pairs in the reference", accuracy, by)
+        count = int(reference.unseen.sum())
+        return _unknown(
+            f"{count} held-out pairs in the reference are too few" if count else _NONE_HELD_OUT, accuracy, by
+        )
     if decided.sum() < _FEWEST_PAIRS or len(np.unique(prompts[decided])) < _FEWEST_PROMPTS:
         return _unknown(f"{int(decided.sum())} decided held-out pairs are too few", accuracy, by)
     far = np.log(reference.place.distances(seen.states))
@@ -170,4 +173,5 @@ def _unknown(why: str, accuracy: Interval, by: str) -> Expected:
     return Expected(_NOTHING, accuracy, _NOTHING, _NOTHING, by, why)
 
 
+_NONE_HELD_OUT: Final = "no held-out pairs in the reference"
 _NOTHING: Final = Interval(math.nan, math.nan, math.nan, 0)
