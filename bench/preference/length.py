@@ -5,7 +5,7 @@
 In the tiny world, `PAIRS` pairs sampled from the base model are labeled by a simulated judge: `biased` sees what gold
 sees and adds `BONUS` of gold's scale for every eight words; `clean` adds nothing. On these labels three preference
 models are trained (`none`, `regress`, `two-head`), the same pairs and seed for all, and measured on 1,024 pairs of 256
-other prompts:
+other prompts. `random head` is none from the random head that `two-head` starts with, instead of one of zeros:
 
     correlation   of the score with the log of the length, within pairs (that of gold itself is printed, too)
     judge         accuracy on the judge's own labels: what a user sees as the price
@@ -20,9 +20,12 @@ between models of one seed. Seed 0, which the length head's settings were chosen
 from __future__ import annotations
 
 import argparse
+import math
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -36,9 +39,12 @@ from trimtab.data.records import Pair, Prompt
 from trimtab.figures import figure
 from trimtab.labeling import label_pairs
 from trimtab.labeling.labels import to_pairs
+from trimtab.models.heads import Headed
 from trimtab.models.roles import CausalModel
+from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec
 from trimtab.preference.length import length_figures
+from trimtab.preference.objective import Objective
 from trimtab.runs.files import write_json
 from trimtab.runs.progress import set_quiet
 from trimtab.stats.significance import student_quantile
@@ -54,7 +60,7 @@ JUDGES = {
     "biased": JudgePreset("biased", sharpness=12.0, noise=0.5, blind=False, length_bonus=BONUS),
     "clean": JudgePreset("clean", sharpness=12.0, noise=0.5, blind=False),
 }
-ARMS = ("none", "regress", "two-head")
+ARMS = ("none", "random head", "regress", "two-head")
 
 
 def pairs_of(model: CausalModel, prompts: list[Prompt], each: int, judge: str, seed: int) -> list[Pair]:
@@ -95,12 +101,20 @@ def seed_of(model: CausalModel, judge: str, seed: int) -> dict[str, dict[str, fl
     prompts = [p.prompt for p in test]
     found = {}
     for arm in ARMS:
-        config = CONFIG.model_copy(update={"length_debias": arm})
-        trained = preference.train(config, model, codec, train, seed=seed)
+        config = CONFIG.model_copy(update={"length_debias": "none" if arm == "random head" else arm})
+        with patch.object(Objective, "prepare", drawn_head) if arm == "random head" else nullcontext():
+            trained = preference.train(config, model, codec, train, seed=seed)
         chosen, rejected = (trained.score(prompts, [getattr(p, side) for p in test]) for side in ("chosen", "rejected"))
         found[arm] = measured(chosen - rejected, test)
     worth = np.array([gold(p.prompt.text, p.chosen.text) - gold(p.prompt.text, p.rejected.text) for p in test])
     return found | {"gold itself": measured(worth, test)}
+
+
+def drawn_head(objective: Objective, model: Headed, *names: int) -> None:
+    """What a training with a length head does to the first head."""
+    width, generator = model.linear.in_features, torch_stream(names[0], "pm", "length head", names[1])
+    _, first = (torch.randn(width, generator=generator) for _ in range(2))
+    model.linear.weight.detach()[0].copy_(first / math.sqrt(width + 1))
 
 
 def student(values: np.ndarray) -> tuple[float, float, float]:
