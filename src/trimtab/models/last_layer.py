@@ -1,9 +1,9 @@
 """The last layer of a decoder where only some of its outputs are read.
 
 A score is read at one token. In the layers below, every token is seen by later ones; of the last layer the others need
-nothing but its keys and values. Of a Llama-like layer those are about a sixteenth of the work, so that a model of which
-only the last layer is trained, on a trunk whose output is known, costs a fraction of what it does to compute the layer
-everywhere.
+nothing but its keys and values. With the queries, which come along, those are about a sixth of a Llama-like layer's
+weights, so that a model of which only the last layer is trained, on a trunk whose output is known, costs a fraction of
+what it does to compute the layer everywhere.
 
 Attention modules hand their keys and values to a cache and go on with what it gives back. A first call on all tokens
 ends there; a second one, on the tokens that are read, gets the keys and values of all.
