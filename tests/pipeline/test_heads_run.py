@@ -62,6 +62,12 @@ def test_labels_by_principle_reach_the_heads_the_results_and_ppo(finished):
     np.testing.assert_allclose(run.signal("score/overall")[1], run.signal("score/mean")[1], atol=1e-6)
 
 
+def test_the_card_says_what_plain_transformers_gives(finished):
+    text = (Run.open(finished / "runs" / "main").artifact("pm") / "model" / "README.md").read_text()
+    assert "That is the score with length left in" in text
+    assert "The model has one label a head" in text
+
+
 def test_the_price_of_taking_length_out_is_in_the_result(finished):
     length = read_json(Run.open(finished / "runs" / "main").artifact("pm") / "result.json")["length"]
     assert {"debias", "correlation", "doubling", "accuracy", "before", "change"} == set(length)

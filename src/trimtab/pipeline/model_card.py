@@ -90,6 +90,13 @@ def _use(parts: Mapping[str, Mapping[str, Any]]) -> str:
     several = ""
     if isinstance(members, int) and members > 1:
         several = f"\n\nThis directory is the first of {members} members; Trimtab combines them (`trimtab.json`)."
+    if _table(parts["pm"], "length").get("debias") == "regress":
+        several += (
+            "\n\nThat is the score with length left in: Trimtab subtracts what length explains of it "
+            "(`length_debias` in `trimtab.json`)."
+        )
+    if _table(parts["pm"], "principles"):
+        several += "\n\nThe model has one label a head, the overall one first and then the principles (`id2label`)."
     chat = "  # a chat: tokenizer.apply_chat_template of all turns instead"
     return _USE.format(calibrated=calibrated, chat=chat).rstrip() + several
 
