@@ -17,9 +17,10 @@ from transformers import (
 
 from trimtab.config.layout import Layout
 from trimtab.errors import TrimtabError
-from trimtab.models.encoder import EncoderScalar, load_backbone
+from trimtab.models.encoder import EncoderScalar
 from trimtab.models.loading import load_causal_lm
 from trimtab.models.roles import CausalModel, ScalarModel
+from trimtab.models.starts import load_backbone
 
 IDS = torch.tensor([[4, 9, 30, 7, 2]])
 MASK = torch.ones_like(IDS, dtype=torch.bool)
@@ -79,6 +80,8 @@ def test_an_encoder_is_cut_too(tmp_path: Path, tokenizer: PreTrainedTokenizerFas
 def test_layers_that_are_not_there_are_refused(saved: Path, layers: int) -> None:
     with pytest.raises(TrimtabError, match=f"{layers} layers of .*, which has 3"):
         load_backbone(str(saved), layers=layers)
+    with pytest.raises(TrimtabError, match=f"{layers} layers of .*, which has 3"):
+        check_backbone(str(saved), layers=layers)
 
 
 def test_a_classifier_is_not_cut(saved: Path, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 from trimtab.data.records import Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.judges import check_panel
-from trimtab.models.encoder import check_backbone
 from trimtab.models.loading import check_layout, load_codec, load_config, pick_device
+from trimtab.models.starts import check_backbone
 from trimtab.models.tokens import TextCodec
 from trimtab.pipeline.names import TINY_WORLD, model_name
 from trimtab.pipeline.project import Project
@@ -78,7 +78,9 @@ def _check_preference(project: Project, stages: Collection[StageName], say: Call
     config = project.config
     if "pm" in stages:
         if config.preference.backbone is not None:
-            check_backbone(model_name(project, config.preference.backbone), config.model.chat_template)
+            check_backbone(
+                model_name(project, config.preference.backbone), config.model.chat_template, config.preference.layers
+            )
         _ = project.human_pairs
         same = sum(pair.chosen.text == pair.rejected.text for pair in project.preference_pairs)
         if same:
