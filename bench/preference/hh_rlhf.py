@@ -131,7 +131,7 @@ def _trained(
     arm: str, pairs: Sequence[Pair], place: np.ndarray, folds: Sequence[int], results: Path
 ) -> Iterator[Found]:
     from bench.preference.kept_states import StatesFile
-    from trimtab.models.encoder import load_backbone
+    from trimtab.models.starts import load_backbone
     from trimtab.preference import calibration
     from trimtab.preference.rows import readable
     from trimtab.preference.training import split_by_prompt, train

@@ -13,8 +13,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from backbones import CAUSAL, ENCODERS, build, saved
 from trimtab.data.records import Message, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.models.encoder import EncoderScalar, PairCodec, load_backbone, load_scorer
+from trimtab.models.encoder import EncoderScalar, PairCodec
 from trimtab.models.roles import CausalModel, ScalarModel
+from trimtab.models.starts import load_backbone, load_scorer
 from trimtab.models.tokens import TextCodec, right_pad
 from trimtab.worlds.tiny import NEUTRAL, POLITE
 

@@ -20,7 +20,7 @@ from trimtab.errors import TrimtabError
 from trimtab.models.encoder import EncoderScalar
 from trimtab.models.loading import load_causal_lm
 from trimtab.models.roles import CausalModel, ScalarModel
-from trimtab.models.starts import load_backbone
+from trimtab.models.starts import check_backbone, load_backbone
 
 IDS = torch.tensor([[4, 9, 30, 7, 2]])
 MASK = torch.ones_like(IDS, dtype=torch.bool)

@@ -12,7 +12,8 @@ from preference_training import CONFIG, die_at, polite_pairs, same_weights, star
 from trimtab import preference
 from trimtab.data.records import Message, Pair, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.models.encoder import EncoderScalar, load_backbone
+from trimtab.models.encoder import EncoderScalar
+from trimtab.models.starts import load_backbone
 from trimtab.preference.ensemble import load_preference
 from trimtab.preference.rows import readable
 from trimtab.training.precision import Precision

@@ -17,10 +17,11 @@ from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.budget import Budget
 from trimtab.labeling.judges import load_panel
 from trimtab.labeling.protocol import Judge
-from trimtab.models.encoder import ScoreCodec, Start, load_backbone
+from trimtab.models.encoder import ScoreCodec, Start
 from trimtab.models.loading import load_causal_lm, load_codec, pick_device
 from trimtab.models.roles import CausalModel
 from trimtab.models.seeds import torch_stream
+from trimtab.models.starts import load_backbone
 from trimtab.models.tokens import TextCodec
 from trimtab.pipeline.names import TINY_WORLD, model_name
 from trimtab.pipeline.project import Project

@@ -9,8 +9,8 @@ from trimtab import preference
 from trimtab.data.pairs import read_pairs
 from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.models.encoder import load_scorer
 from trimtab.models.loading import pick_device
+from trimtab.models.starts import load_scorer
 from trimtab.pipeline.evaluate import preference_model_and_pairs
 from trimtab.pipeline.pm_doctor import seen_by_the_doctor, seen_in_training_pairs
 from trimtab.pipeline.pm_results import keep_probe, write_card

@@ -16,9 +16,10 @@ import torch
 
 from trimtab.data.records import Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.models.encoder import ScoreCodec, ScoreModel, load_scorer
+from trimtab.models.encoder import ScoreCodec, ScoreModel
 from trimtab.models.heads import OVERALL, head_scores, names_of_heads
 from trimtab.models.roles import CausalModel, ScalarModel
+from trimtab.models.starts import load_scorer
 from trimtab.models.tokens import right_pad
 from trimtab.preference.calibration import CALIBRATION_FILE, Calibration, sigmoid
 from trimtab.preference.heads import HeadWeights, described, mixed, named_weights

@@ -76,7 +76,7 @@ def train(
 
     Args:
         config: the `[preference]` section.
-        base: the SFT model or a backbone (`models.encoder.load_backbone`); it is not changed. With shared layers, only
+        base: the SFT model or a backbone (`models.starts.load_backbone`); it is not changed. With shared layers, only
             what lies above them is trained.
         codec: its tokenizer.
         pairs: labeled pairs; those that are too long are left out with `config.too_long = "drop"`. Those of
