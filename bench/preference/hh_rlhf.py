@@ -60,11 +60,11 @@ class Candidate(NamedTuple):
 _COMMON: dict[str, Any] = {"batch_size": 16, "max_tokens": 1024, "patience": 1, "soft_labels": False}
 BACKBONES = {"trimtab": "smollm2-135m-instruct", "minilm": "all-minilm-l6-v2"}
 CANDIDATES = {
-    # what is below the trained layers is the same sixteen layers for all
+    # what is below the trained layers is the same eighteen layers for all
     "trimtab": [
-        Candidate(17, 1, {"epochs": 2, "learning_rate": 2e-4, "checkpoint_every": 49}),
-        Candidate(18, 2, {"epochs": 2, "learning_rate": 1e-4, "checkpoint_every": 49}),
-        Candidate(20, 4, {"epochs": 1, "learning_rate": 5e-5, "checkpoint_every": 49}),
+        Candidate(19, 1, {"epochs": 2, "learning_rate": 3e-4, "checkpoint_every": 49}),
+        Candidate(19, 1, {"epochs": 1, "learning_rate": 1e-3, "checkpoint_every": 49}),
+        Candidate(20, 2, {"epochs": 2, "learning_rate": 1e-4, "checkpoint_every": 49}),
     ],
     "minilm": [
         Candidate(None, None, {"epochs": 2, "learning_rate": 5e-5, "too_long": "drop", "checkpoint_every": 99}),
