@@ -102,7 +102,7 @@ FAULTS: Final[dict[str, Plan]] = {
     "too few pairs": Plan(f"{FEW // 2} training pairs, 25 passes", frozenset({"pm-overfit"})),
     "duplicated pairs": Plan(f"{FEW // 2} training pairs, each twelve times", frozenset({"low-diversity"})),
     "collapsed scores": Plan(
-        "every label is a tie; in odd seeds to the last digit, in even ones nearly", frozenset({"pm-score-collapse"})
+        "every label is a tie, but for some percent, in odd seeds a tenth of that", frozenset({"pm-score-collapse"})
     ),
     "favoured style": Plan(
         "three words of one style count as much as 1 of gold", frozenset({"style-exploitation"}),
@@ -190,7 +190,7 @@ def lesson(fault: str, seed: int) -> tuple[list[Pair], PreferenceConfig]:
         copies = [replace(p, id=f"{p.id}-{i}") for i in range(PAIRS // FEW) for p in pairs]
         return copies, CONFIG.model_copy(update={"validation_fraction": 0.5})
     elif fault == "collapsed scores":
-        doubts = 0.5 + (0.0 if seed % 2 else 0.02) * np.abs(rng.normal(size=len(pairs)))
+        doubts = 0.5 + (0.002 if seed % 2 else 0.02) * np.abs(rng.normal(size=len(pairs)))
         turned = [replace(p, chosen=p.rejected, rejected=p.chosen) if rng.random() < 0.5 else p for p in pairs]
         pairs = [replace(p, p_chosen=float(doubt)) for p, doubt in zip(turned, doubts, strict=True)]
     return pairs, CONFIG
