@@ -67,6 +67,9 @@ _TABLE: tuple[tuple[str, Unit, str], ...] = (
     ("policy/ratio_first", _ONE, "mean probability ratio at the first minibatch of a batch; 1 by construction"),
     ("policy/gradient_norm", _ONE, "norm of the policy's gradient before clipping"),
     ("policy/learning_rate", _ONE, "learning rate of the policy"),
+    ("policy/updates", _N, "updates made in the iteration"),
+    ("policy/gradient_noise_scale", _ONE, "responses that an update can average before more of them stop helping"),
+    ("policy/language_loss", _L, "language-model loss that is mixed in"),
     # value model
     ("value/loss", _L, "loss of the value model"),
     ("value/clip_fraction", _F, "share of values whose clipped error was the larger one"),
@@ -139,6 +142,9 @@ _TABLE: tuple[tuple[str, Unit, str], ...] = (
     ("accuracy/on_policy_high", _F, "upper end of its interval"),
     # preference model, supervised and direct training
     ("loss/train", _L, "training loss"),
+    ("loss/principles", _L, "loss of the heads by principle"),
+    ("length/score_correlation", _ONE, "correlation of the score with the response's tokens over an update"),
+    ("length/head_correlation", _ONE, "the same of the head that is to hold the length"),
     ("loss/validation", _L, "loss on held-out data"),
     ("accuracy/train", _F, "share of training pairs ordered as labeled"),
     ("accuracy/validation", _F, "share of held-out pairs ordered as labeled"),
@@ -168,8 +174,10 @@ _TABLE: tuple[tuple[str, Unit, str], ...] = (
     ("gradient_norm", _ONE, "norm of the gradient before clipping"),
     ("learning_rate", _ONE, "learning rate"),
     ("tokens", _T, "tokens that counted in the loss so far"),
+    ("tokens/needed", _N, "tokens of a pair, each response read with its prompt"),
+    ("tokens/computed", _N, "tokens of a pair that the model computed, padding included"),
     ("precision/loss_scale", _ONE, "loss scale of float16 training"),
-    ("precision/skipped_updates", _N, "updates skipped so far because a gradient overflowed"),
+    ("precision/skipped_updates", _N, "updates skipped so far because a gradient was not finite"),
     ("precision/overflow", _N, "updates of this step skipped because a gradient overflowed"),
     # the judge
     ("label/pairs", _N, "pairs labeled so far"),
