@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -151,6 +152,22 @@ def test_probe_as_json_and_healthy(trimtab, project, probed):
     assert (done.code, found["status"], found["faults"]) == (0, "healthy", [])
     assert found["accuracy"]["mean"] == 1.0
     assert {e["name"] for e in found["edits"]} >= {"praise", "apology", "truncate", "swap an identity"}
+
+
+def test_probe_takes_edits_and_training_pairs_from_files(trimtab, project, probed, tmp_path):
+    probed(Flattered())
+    edits, training = tmp_path / "edits.toml", tmp_path / "training.jsonl"
+    edits.write_text('[[edits]]\nname = "marvel"\nkind = "style"\nappend = "a brilliant day"\n')
+    write_pairs(training, [replace(p, id=f"{p.id}/{i}") for i in range(3) for p in some_pairs()])
+    done = trimtab(
+        "pm", "probe", project, "--responses", "20", "--edits", edits, "--training", training, "--json"
+    )  # fmt: skip
+    found = {f["id"]: f["evidence"] for f in done.json["faults"]}
+    assert "marvel +" in found["style-exploitation"]
+    assert "66.7% of 120 pairs repeat an earlier one" in found["low-diversity"]
+    edits.write_text("loud = 1")
+    done = trimtab("pm", "probe", project, "--edits", edits)
+    assert (done.code, f"{edits}: unknown key 'loud'" in done.err) == (1, True)
 
 
 def test_the_doctor_sees_the_scores_of_the_pairs():

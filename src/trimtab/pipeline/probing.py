@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.loading import pick_device
 from trimtab.models.starts import load_scorer
+from trimtab.pipeline.build import Workshop
 from trimtab.pipeline.evaluate import preference_model_and_pairs
 from trimtab.pipeline.pm_doctor import seen_by_the_doctor, seen_in_training_pairs
 from trimtab.pipeline.pm_results import keep_probe, write_card
@@ -53,7 +55,9 @@ def probe_preference_model(
         path, pairs, model = preference_model_and_pairs(project, name, data)
         run = Run.open(project.runs / name)
         report = preference.probe(model, pairs, most=most, seed=project.config.project.seed, edits=own)
-        report = _diagnosed(report, model, pairs, _trained_on(run) if trained_on is None else trained_on)
+        report = _diagnosed(
+            report, model, pairs, _trained_on(project, run, model) if trained_on is None else trained_on
+        )
         keep_probe(run, report, path, model.combination)
         write_card(run)
         return path, report
@@ -70,13 +74,22 @@ def _diagnosed(
     return report.with_faults(seen_in_training_pairs(scorer, training, pairs, report.pair_scores))
 
 
-def _trained_on(run: Run) -> list[Pair]:
-    """Labeled pairs of the run that were not held out; none where it keeps no labels."""
-    labeled, held_out = run.artifact("label") / "pairs.jsonl", run.artifact("pm") / "held_out.jsonl"
-    if not labeled.is_file() or not held_out.is_file():
+def _trained_on(project: Project, run: Run, model: preference.PreferenceModel) -> list[Pair]:
+    """Labeled pairs of the run that were not held out and that the model can read; none where it keeps no labels."""
+    try:
+        labeled = Workshop(project, run).training_pairs()
+    except TrimtabError as problem:
+        if problem.kind is not ErrorKind.RUN:
+            raise
         return []
-    apart = {pair.prompt.messages for pair in read_pairs(held_out)}
-    return [pair for pair in read_pairs(labeled) if pair.prompt.messages not in apart]
+    apart = {pair.prompt.messages for pair in read_pairs(run.artifact("pm") / "held_out.jsonl")}
+    limit = model.max_tokens or sys.maxsize
+    return [
+        pair
+        for pair in labeled
+        if pair.prompt.messages not in apart
+        and all(len(model.codec.pair_ids(pair.prompt, side)) <= limit for side in (pair.chosen, pair.rejected))
+    ]
 
 
 def _of_directory(target: Path, data: Path | None) -> tuple[Path, list[Pair], Scorer]:
