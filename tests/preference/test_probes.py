@@ -13,6 +13,7 @@ import pytest
 from trimtab import preference
 from trimtab.data.records import Message, Pair, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.preference.probes import Fault
 from trimtab.preference.probes.edits import EDITS, PHRASES
 from trimtab.preference.probes.figures import Changed, centred, edit_effects, length_figures, slices, spread
 from trimtab.preference.probes.phrases import mine
@@ -125,6 +126,53 @@ def test_a_magic_phrase_is_mined_and_confirmed_by_appending_it():
     assert "zephyr" in report.faults[0].evidence
     # the same texts and a scorer that does not care: nothing
     assert preference.probe(Planted(), pairs, most=60, resamples=200).faults == ()
+
+
+def test_a_single_word_that_buys_score_is_a_note():
+    rng = random.Random(2)
+
+    def strewn(response: Response) -> Response:
+        """The word between words that stand nowhere else, in three of ten responses: no run of words goes with it."""
+        around = [f"n{rng.randrange(10**6)}" for _ in range(2)]
+        return Response(f"{around[0]} zephyr {around[1]} {response.text}") if rng.random() < 0.3 else response
+
+    pairs = [Pair(p.id, p.prompt, strewn(p.chosen), strewn(p.rejected)) for p in made(120)]
+    report = preference.probe(Planted(has("zephyr", 2.0)), pairs, most=60, resamples=200)
+    assert [(f.id, f.severity) for f in report.faults] == [("style-exploitation", "info")]
+    assert "the phrase “zephyr” +" in report.faults[0].evidence
+    assert report.status == "healthy"
+
+
+class Flat:
+    """Nearly one score for all, and what little there is says nothing but whether something is called brilliant."""
+
+    name = "flat"
+
+    def score(self, prompts, responses):
+        digests = [
+            hashlib.sha256(f"{p.id} {r.text}".encode()).hexdigest() for p, r in zip(prompts, responses, strict=True)
+        ]
+        noise = np.array([int(digest[:8], 16) / 2**32 for digest in digests])
+        return 0.01 * noise + 0.05 * np.array(["brilliant" in r.text for r in responses])
+
+
+def test_of_flat_scores_nothing_is_said_but_that_they_are_flat():
+    report = preference.probe(Flat(), made(), most=60, resamples=200)
+    assert [(f.id, f.severity) for f in report.faults] == [("pm-score-collapse", "warning")]
+    assert next(e for e in report.edits if e.name == "praise").beyond.mean > 1
+
+
+def test_further_faults_of_a_known_id_are_left_out():
+    report = preference.probe(Planted(has("brilliant", 2.0)), made(), most=20, resamples=50)
+    more = [
+        Fault("style-exploitation", "info", "x"),
+        Fault("pm-overfit", "critical", "y"),
+        Fault("pm-overfit", "info", "z"),
+    ]
+    found = report.with_faults(more).faults
+    assert sorted(f.id for f in found) == ["pm-overfit", "style-exploitation"]
+    assert {f.id: f.evidence for f in found}["pm-overfit"] == "y"
+    assert {f.id: f.evidence for f in found}["style-exploitation"] != "x"
 
 
 def test_a_narrow_family_at_the_top_is_named():
