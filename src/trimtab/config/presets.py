@@ -35,7 +35,13 @@ _DEMO: dict[str, dict[str, Any]] = {
         "batch_size": 64,
     },
     "label": {"judge": "construction", "audit_sample": 40},
-    "preference": {"epochs": 2, "learning_rate": 3e-4, "warmup_fraction": 0.1, "checkpoint_every": 26},
+    "preference": {
+        "epochs": 2,
+        "learning_rate": 3e-4,
+        "warmup_fraction": 0.1,
+        "checkpoint_every": 26,
+        "probe_responses": 12,
+    },
     "ppo": {
         "iterations": 16,
         "batch_size": 32,
