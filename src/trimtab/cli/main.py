@@ -33,6 +33,7 @@ from trimtab.cli import (
     stages,
 )
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.launch import several
 
 __all__ = ["app", "main"]
 
@@ -70,6 +71,12 @@ def root(
 ) -> None:
     global _debug
     _debug = debug or os.environ.get("TRIMTAB_DEBUG", "") not in ("", "0", "false")
+    if context.invoked_subcommand not in (None, "run", "ppo") and several():
+        raise TrimtabError(
+            ErrorKind.USAGE,
+            f"trimtab {context.invoked_subcommand} works in one process, and a launcher started several",
+            "start it without torchrun; trimtab run and trimtab ppo train in several",
+        )
     if context.invoked_subcommand is None:
         raise TrimtabError(ErrorKind.USAGE, "no command given", "trimtab --help lists the commands")
 

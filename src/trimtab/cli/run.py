@@ -52,8 +52,9 @@ def run(
 ) -> None:
     """Run the stages that are out of date: sft, sample, label, pm, ppo, eval, report.
 
-    An interrupted run goes on where it stopped.
+    An interrupted run goes on where it stopped. Under torchrun the policy is trained by all processes.
     """
+    from trimtab.pipeline.processes import follow, together
     from trimtab.pipeline.project import Project
     from trimtab.pipeline.runner import run_project
 
@@ -64,7 +65,12 @@ def run(
         _print_plan(opened, name, last, first, existing, as_json)
         return
     began = time.time()
-    done = run_project(opened, name, until=last, start=first, existing=existing.value, say=output.say)
+    with together(opened) as world:
+        if world is not None and not world.first:
+            output.set_quiet(True)
+            follow(opened, world)
+            return
+        done = run_project(opened, name, until=last, start=first, existing=existing.value, say=output.say, world=world)
     _print_result(opened, done, began, project, as_json)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,13 +52,20 @@ def _command(stage_name: StageName) -> Any:
 
 
 def stage(stage_name: StageName, project: Path, name: str, settings: list[str], *, again: bool, as_json: bool) -> None:
-    """Run one stage and print its result."""
+    """Run one stage and print its result; of several processes the first one prints."""
+    from trimtab.pipeline.processes import follow, together
     from trimtab.pipeline.project import Project
     from trimtab.pipeline.runner import run_stage
     from trimtab.runs.files import read_json
 
     began = time.time()
-    run = run_stage(Project.open(project, settings), stage_name, name, again=again, say=output.say)
+    opened = Project.open(project, settings)
+    with together(opened) if stage_name == "ppo" else nullcontext() as world:
+        if world is not None and not world.first:
+            output.set_quiet(True)
+            follow(opened, world)
+            return
+        run = run_stage(opened, stage_name, name, again=again, say=output.say, world=world)
     record = run.stage(stage_name)
     result = read_json(run.artifact(stage_name) / "result.json")
     if as_json:

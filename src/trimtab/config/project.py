@@ -25,6 +25,9 @@ class ProjectConfig(Section):
     """Every random stream of a run is derived from this number."""
     threads: Whole = 0
     """CPU threads of torch; 0 = as many as there are cores."""
+    processes: Count | None = None
+    """Processes that PPO has to find (see distributed.md); another number is refused; none: as many as the launcher
+    started."""
     runs: str = "runs"
     """Directory of the runs, relative to the project."""
 
@@ -48,6 +51,9 @@ class ModelConfig(Section):
     """What adapters add is multiplied by lora_alpha / lora_rank."""
     lora_targets: list[Annotated[str, Field(min_length=1)]] = []
     """Linear layers that get adapters, by name, as `q_proj`; empty = all of attention and MLP."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """Where PPO runs in several processes: ddp: each has all weights; fsdp: the trained layers, their gradients and
+    their optimiser state are split over them (FSDP2)."""
     chat_template: Literal["auto", "off"] = "auto"
     """auto: prompts go through the tokenizer's chat template where it has one; off: prompts are plain text."""
 
@@ -68,6 +74,11 @@ class ModelConfig(Section):
             )
         if len(set(self.lora_targets)) < len(self.lora_targets):
             raise ValueError(f"lora_targets = {self.lora_targets} names a layer twice")
+        if self.parallel == "fsdp" and self.layout.lora is not None:
+            raise ValueError(
+                f'parallel = "fsdp" splits what is trained, and adapters (trainable = "{self.trainable}") are too small '
+                'to be worth it: use parallel = "ddp"'
+            )
         return self
 
 

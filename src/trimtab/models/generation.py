@@ -46,6 +46,7 @@ def generate(
     pad_id: int,
     generator: torch.Generator,
     responses_per_prompt: int = 1,
+    part: tuple[int, int] = (0, 1),
 ) -> Generated:
     """Sample one response for each prompt, or several: the prompt is then read once for all of them.
 
@@ -62,14 +63,17 @@ def generate(
         pad_id: fills the positions after a response's end.
         generator: the stream of random numbers.
         responses_per_prompt: K; B is then K times the number of prompts, and responses to one prompt stand together.
+        part: (i, n): the prompts are part i of n equal parts of a batch, and are sampled for with the random numbers
+            that they would have had in it.
 
     Raises:
         TrimtabError: temperature 0 or less, an empty prompt, or prompt with response longer than the model's context.
     """
     _check(model, mask, max_new_tokens, temperature)
     batch, device = ids.shape[0] * responses_per_prompt, ids.device
-    draws = torch.rand(max_new_tokens, batch, dtype=torch.float64, generator=generator, device=generator.device)
-    draws = draws.to(device)
+    number, parts = part
+    draws = torch.rand(max_new_tokens, batch * parts, dtype=torch.float64, generator=generator, device=generator.device)
+    draws = draws[:, number * batch : (number + 1) * batch].to(device)
     ends = torch.zeros(model.vocabulary_size, dtype=torch.bool, device=device)
     ends[[i for i in eos_ids if i < model.vocabulary_size]] = True
     tokens = torch.full((max_new_tokens, batch), pad_id, device=device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from trimtab.preference.model import PreferenceModel
 from trimtab.runs.files import stable_hash
 from trimtab.runs.run import Run
 from trimtab.training.precision import Precision
+from trimtab.training.world import World
 
 __all__ = ["Workshop"]
 
@@ -40,6 +41,8 @@ class Workshop:
 
     project: Project
     run: Run
+    world: World = field(default_factory=World.single)
+    """The processes that train the policy together."""
 
     @cached_property
     def precision(self) -> Precision:

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.pipeline.project import Project
@@ -16,6 +16,9 @@ from trimtab.pipeline.stages import STAGES, Plan, StageName, StageState, plan
 from trimtab.runs.files import write_json
 from trimtab.runs.manifest import MANIFEST_NAME, StageStatus, check_run_name
 from trimtab.runs.run import Existing, Run
+
+if TYPE_CHECKING:
+    from trimtab.training.world import World
 
 __all__ = ["DEFAULT_RUN", "open_run", "plan_run", "run_project", "run_stage"]
 
@@ -65,12 +68,14 @@ def run_project(
     start: StageName | None = None,
     existing: Existing = "resume",
     say: Say = lambda text: None,
+    world: World | None = None,
 ) -> Run:
     """Run every stage that is out of date (see `plan_run`); returns the run.
 
     Args:
         existing: what to do when there is a run of this name.
         say: told, in one line, what each stage does and why.
+        world: the processes of which this is the first (see `trimtab.pipeline.processes`); None: it is alone.
     """
     found = None if existing in ("new", "overwrite") else _look(project, name)
     chosen = [state.name for state in _chosen(plan(project, found), until, start, _command(project, name))]
@@ -79,17 +84,24 @@ def run_project(
     for stage in chosen:
         _prepare(project, run, stage, say)
         # planned anew: an attempt of a stage before it is part of a stage's fingerprint
-        _execute(project, run, _by_name(plan(project, run))[stage], say)
+        _execute(project, run, _by_name(plan(project, run))[stage], say, world)
     return run
 
 
 def run_stage(
-    project: Project, stage: StageName, name: str = DEFAULT_RUN, *, again: bool = False, say: Say = lambda text: None
+    project: Project,
+    stage: StageName,
+    name: str = DEFAULT_RUN,
+    *,
+    again: bool = False,
+    say: Say = lambda text: None,
+    world: World | None = None,
 ) -> Run:
     """Run one stage; the stages before it must be up to date.
 
     Args:
         again: run it even if it is up to date.
+        world: as in `run_project`.
 
     Raises:
         TrimtabError: a stage before it is not up to date.
@@ -104,7 +116,7 @@ def run_stage(
         preflight(project, [stage], say)
         run = open_run(project, name)
         _prepare(project, run, stage, say)
-        _execute(project, run, _by_name(plan(project, run, stage))[stage], say)
+        _execute(project, run, _by_name(plan(project, run, stage))[stage], say, world)
         return run
     say(f"{stage}: up to date")
     return open_run(project, name)
@@ -165,16 +177,19 @@ def _prepare(project: Project, run: Run, stage: StageName, say: Say) -> None:
         renew_calibration(project, run, say)
 
 
-def _execute(project: Project, run: Run, state: StageState, say: Say) -> None:
+def _execute(project: Project, run: Run, state: StageState, say: Say, world: World | None = None) -> None:
     from trimtab.pipeline.build import Workshop
+    from trimtab.pipeline.processes import call
     from trimtab.pipeline.work import WORK
 
     say(f"{state.name}: {state.purpose} ({state.why})")
     record = run.begin_stage(state.name, state.fingerprint)
-    shop = Workshop(project, run)
+    shop = Workshop(project, run) if world is None else Workshop(project, run, world)
     shop.use_threads()
     try:
         with _stop_signals():
+            if world is not None and state.name == "ppo":
+                call(world, run)
             result = WORK[state.name](shop)
     except KeyboardInterrupt:
         run.end_stage(state.name, StageStatus.INTERRUPTED)

@@ -102,7 +102,7 @@ def _base(project: Project) -> dict[str, Any]:
     """The model before any training."""
     config = project.config
     return {
-        "model": config.model.model_dump(),
+        "model": config.model.model_dump(exclude={"parallel"}),  # changes no result
         "files": project.model_stamp(config.model.name),
         "seed": config.project.seed,
     }

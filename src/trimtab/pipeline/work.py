@@ -150,8 +150,11 @@ def run_ppo(shop: Workshop) -> Result:
     result = ppo.train(
         config.ppo, policy, codec, shop.project.prompts, scorer, preference=_value_start(shop, pm), run=shop.run,
         seed=config.project.seed, precision=shop.precision, held_out=held_out,
-        callbacks=watchers(config), demonstrations=shop.project.language_demonstrations,
+        callbacks=watchers(config) if shop.world.first else (),
+        demonstrations=shop.project.language_demonstrations, world=shop.world, parallel=config.model.parallel,
     )  # fmt: skip
+    if not shop.world.first:
+        return {}
     shop.save_model(policy, codec, "ppo")
     last = result.history[-1]
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -18,6 +19,8 @@ from trimtab.ppo.rollout import PromptOrder
 from trimtab.ppo.update import Learner
 from trimtab.training.optim import Optimiser
 from trimtab.training.precision import Precision
+from trimtab.training.sharding import Sharded
+from trimtab.training.world import World
 
 __all__ = ["language", "make_controller", "make_learner", "warn_of_biased_penalty"]
 
@@ -29,6 +32,9 @@ def make_learner(
     preference: ScalarModel | None,
     precision: Precision,
     generator: torch.Generator | None = None,
+    world: World | None = None,
+    *,
+    shard: bool = False,
 ) -> Learner:
     """Policy and value model with their optimisers.
 
@@ -37,26 +43,35 @@ def make_learner(
         reference: what the value model starts from, unless it starts from `preference`.
         preference: see `config.value_init`.
         generator: draws the value model's adapters, where it has new ones.
+        world: the processes that train together; None: this one alone.
+        shard: split what is trained over them.
     """
+    world = world or World.single()
     updates = config.epochs * config.minibatches
 
     def optimiser(model: CausalModel | ScalarModel, learning_rate: float, iterations: int) -> Optimiser:
         return Optimiser(
             model, learning_rate, total_updates=iterations * updates, weight_decay=config.weight_decay,
             eps=config.adam_epsilon, schedule=config.learning_rate_schedule, warmup_fraction=config.warmup_fraction,
+            world=world,
         )  # fmt: skip
 
     value = None
     iterations = config.iterations - config.value_warmup_iterations
-    optimisers = {"policy": optimiser(policy, config.learning_rate, iterations)}
     if config.advantage == "gae":
         if config.value_init == "preference" and preference is not None:
             value = preference.fork(trainable=True, generator=generator)
         else:
             value = ScalarModel.from_causal(reference, head_std="zero", generator=generator)
+    sharded: list[Sharded[Any]] = []
+    if shard:
+        sharded = [Sharded(role, world) for role in (policy, value) if role is not None]
+        policy, value = sharded[0].role, sharded[1].role if value is not None else None
+    optimisers = {"policy": optimiser(policy, config.learning_rate, iterations)}
+    if value is not None:
         optimisers["value"] = optimiser(value, config.value_learning_rate, config.iterations)
     moments = RunningMoments() if config.value_normalisation else None
-    return Learner(policy, reference, value, optimisers, precision, moments)
+    return Learner(policy, reference, value, optimisers, precision, moments, world=world, sharded=sharded)
 
 
 def language(

@@ -99,12 +99,15 @@ class Experience:
 
 
 @torch.no_grad()
-def batch_trunk(policy: CausalModel, rollout: Rollout, rows: int) -> Tensor | None:
-    """Output of the shared layers [B, L, D]; None where nothing is shared or it takes more than `TRUNK_BYTES`."""
+def batch_trunk(policy: CausalModel, rollout: Rollout, rows: int, of: int) -> Tensor | None:
+    """Output of the shared layers [B, L, D]; None where nothing is shared or it takes more than `TRUNK_BYTES`.
+
+    `rows`: responses at a time; `of`: responses of the whole iteration, of which the rollout may be a part.
+    """
     if policy.boundary == 0:
         return None
     first = policy.trunk(rollout.ids[:rows], rollout.mask[:rows])
-    if first[0].numel() * first.element_size() * len(rollout.ids) > TRUNK_BYTES:
+    if first[0].numel() * first.element_size() * of > TRUNK_BYTES:
         return None
     rest = [
         policy.trunk(rollout.ids[start : start + rows], rollout.mask[start : start + rows])

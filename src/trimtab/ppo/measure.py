@@ -25,7 +25,7 @@ from trimtab.ppo.rollout import Rollout, encode_prompts, sample_rollout
 from trimtab.scoring import Scorer, checked_scores
 from trimtab.stats.text import distinct_n, repetition_rate
 
-__all__ = ["HeldOut", "Probe", "iteration_signals"]
+__all__ = ["HeldOut", "Probe", "iteration_signals", "peak_gib"]
 
 GENERATION_ROWS = 128
 """Held-out responses sampled at a time."""
@@ -140,7 +140,7 @@ def iteration_signals(
         "advantage/mean": float(masked_mean(experience.raw_advantages, mask)),
         "advantage/std": float(masked_var(experience.raw_advantages, mask).sqrt()),
         "response/finished_fraction": float(rollout.finished.float().mean()),
-        "memory/peak_gib": _peak_gib(),
+        "memory/peak_gib": peak_gib(),
         **_value_signals(experience),
         **_text_signals(rollout),
         **_group_signals(rollout, scores),
@@ -184,6 +184,7 @@ def _group_signals(rollout: Rollout, scores: Tensor) -> dict[str, float]:
     return {"group/zero_std_fraction": float((spread < 1e-8).float().mean())}
 
 
-def _peak_gib() -> float:
+def peak_gib() -> float:
+    """Most memory that this process has held so far, in GiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**30 if sys.platform == "darwin" else peak / 2**20

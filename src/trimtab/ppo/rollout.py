@@ -7,17 +7,19 @@ count is told by masks made from lengths, never by comparing token ids, so a pad
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from trimtab.data.records import Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.models.generation import generate
+from trimtab.models.generation import Generated, generate
 from trimtab.models.roles import CausalModel
 from trimtab.models.seeds import numpy_stream
 from trimtab.models.tokens import TextCodec, left_pad
+from trimtab.training.world import World
 
 __all__ = ["EncodedPrompts", "PromptOrder", "Rollout", "encode_prompts", "sample_rollout"]
 
@@ -44,6 +46,20 @@ class Rollout:
     def lengths(self) -> Tensor:
         """Response tokens with EOS, int64 [B]."""
         return self.response_mask.sum(-1)
+
+    def part(self, rows: slice) -> Rollout:
+        """Some of the responses, as wide as all are; their groups keep their numbers."""
+        return replace(
+            self,
+            prompts=self.prompts[rows],
+            responses=self.responses[rows],
+            ids=self.ids[rows],
+            mask=self.mask[rows],
+            response_mask=self.response_mask[rows],
+            logprobs=self.logprobs[rows],
+            finished=self.finished[rows],
+            groups=self.groups[rows],
+        )
 
 
 @dataclass(frozen=True)
@@ -112,25 +128,34 @@ def sample_rollout(
     temperature: float,
     generator: torch.Generator,
     device: torch.device,
+    world: World | None = None,
 ) -> Rollout:
     """Sample K responses to each chosen prompt from the full softmax at `temperature`.
+
+    Args:
+        world: the processes that share the work, where the prompts can be parted equally; each gets the whole rollout.
 
     Returns:
         A rollout of B = len(chosen) * K responses; responses to one prompt stand together.
     """
     ids, mask = left_pad([encoded.ids[prompt.id] for prompt in chosen], codec.pad_id)
     ids, mask = ids.to(device), mask.to(device)
+    world = world or World.single()
+    own, parted = world.share(len(chosen)), world.parted(len(chosen))
     out = generate(
         policy,
-        ids,
-        mask,
+        ids[own],
+        mask[own],
         max_new_tokens=max_new_tokens,
         temperature=temperature,
         eos_ids=codec.eos_ids,
         pad_id=codec.pad_id,
         generator=generator,
         responses_per_prompt=responses_per_prompt,
+        part=(world.rank, world.size) if parted else (0, 1),
     )
+    if parted:
+        out = _together(out, codec.pad_id, world)
     ids, mask = (x.repeat_interleave(responses_per_prompt, 0) for x in (ids, mask))
     groups = torch.arange(len(chosen), device=device).repeat_interleave(responses_per_prompt)
     return Rollout(
@@ -143,4 +168,15 @@ def sample_rollout(
         logprobs=out.logprobs,
         finished=out.finished,
         groups=groups,
+    )
+
+
+def _together(out: Generated, pad_id: int, world: World) -> Generated:
+    """The responses of all processes."""
+    fill = (0, world.largest(out.tokens.shape[1]) - out.tokens.shape[1])
+    return Generated(
+        world.gather(F.pad(out.tokens, fill, value=pad_id)),
+        world.gather(F.pad(out.mask, fill)),
+        world.gather(F.pad(out.logprobs, fill)),
+        world.gather(out.finished),
     )

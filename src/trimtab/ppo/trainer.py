@@ -6,7 +6,8 @@ iteration), so a run resumed from a checkpoint draws what the undisturbed run wo
 
     result = trimtab.ppo.train(PPOConfig(...), policy, codec, prompts, scorer, seed=0)
 
-Left out on purpose: other generation engines, more than one process.
+With several processes (`world`) each of them calls `train`; they share the work out and end with the same weights.
+Left out on purpose: other generation engines.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -29,24 +30,23 @@ from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec
 from trimtab.ppo.building import language, make_controller, make_learner, warn_of_biased_penalty
 from trimtab.ppo.checks import Checks, logprob_gap, padding_gap
-from trimtab.ppo.experience import Experience, LogProbs, batch_logprobs, batch_trunk, batch_values, build_experience
-from trimtab.ppo.measure import HeldOut, Probe, iteration_signals
+from trimtab.ppo.experience import Experience, LogProbs, build_experience
+from trimtab.ppo.measure import HeldOut, Probe, iteration_signals, peak_gib
 from trimtab.ppo.rollout import PromptOrder, Rollout, encode_prompts, sample_rollout
 from trimtab.ppo.shaping import CALIBRATION_RESPONSES, ScoreShaper
+from trimtab.ppo.shared import check_shares, evaluate, fingerprint, score, told
 from trimtab.ppo.stability import keep_batch
+from trimtab.ppo.state import RUNTIME_KNOBS, Checkpoints, stateful
 from trimtab.ppo.update import update
-from trimtab.runs.callbacks import Action, Callback, IterationView, StatefulCallback
+from trimtab.runs.callbacks import Action, Callback, IterationView
 from trimtab.runs.progress import progress
 from trimtab.runs.run import Run
-from trimtab.scoring import Scorer, checked_scores
-from trimtab.scoring import signals as scorer_signals
-from trimtab.training.checkpoint import latest_checkpoint, load_checkpoint, prune, save_checkpoint, step_path
+from trimtab.scoring import Scorer
 from trimtab.training.precision import Precision
+from trimtab.training.sharding import gathered
+from trimtab.training.world import World
 
 __all__ = ["RUNTIME_KNOBS", "HeldOut", "PPOResult", "train"]
-
-RUNTIME_KNOBS = ("beta", "learning_rate", "value_learning_rate", "epochs", "clip_range", "dual_clip")
-"""Settings of `[ppo]` that an `Action` may change while the run goes on."""
 
 
 @dataclass
@@ -73,6 +73,8 @@ def train(
     callbacks: Sequence[Callback] = (),
     held_out: HeldOut | None = None,
     demonstrations: Sequence[Demonstration] = (),
+    world: World | None = None,
+    parallel: Literal["ddp", "fsdp"] = "ddp",
 ) -> PPOResult:
     """Train `policy` in place against `scorer`; its state at the call is the reference.
 
@@ -88,15 +90,20 @@ def train(
         callbacks: see every iteration's signals and may return an `Action`.
         held_out: prompts and scorers measured beside the training, every so many iterations.
         demonstrations: whose language-model loss is mixed in; those that `config.language_data` names.
+        world: the processes that train together, all with the same arguments (`World.join`); None: this one alone. Only
+            process 0 writes into `run` and has its callbacks called.
+        parallel: ddp: every process has all weights; fsdp: what is trained is split over them.
 
     Raises:
         TrimtabError: kind config, data, reward, check or failed, each naming the culprit.
     """
     warn_of_biased_penalty(config)
     trainer = _Trainer(
-        config, policy, codec, prompts, scorer, preference, run, seed, precision, held_out, demonstrations
-    )
-    return trainer.fit(callbacks)
+        config, policy, codec, prompts, scorer, preference, run, seed, precision, held_out, demonstrations,
+        world or World.single(), parallel,
+    )  # fmt: skip
+    with trainer.world.guard("training"):
+        return trainer.fit(callbacks)
 
 
 class _Trainer:
@@ -113,15 +120,25 @@ class _Trainer:
         precision: Precision | None,
         held_out: HeldOut | None,
         demonstrations: Sequence[Demonstration],
+        world: World,
+        parallel: Literal["ddp", "fsdp"],
     ) -> None:
-        self.config, self.codec, self.scorer, self.run, self.seed = config, codec, scorer, run, seed
+        self.config, self.codec, self.scorer, self.seed, self.world = config, codec, scorer, seed, world
+        self.run = run if world.first else None
         self.precision = precision or Precision("float32", policy.device)
+        check_shares(config, world, parallel, self.precision.dtype)
+        of_prompts = [prompt.id for prompt in prompts]
+        world.same("what they train", config.model_dump(mode="json") | {"seed": seed, "prompts": of_prompts})
+        world.same("the policy they start from", {"weights": fingerprint(policy)})
         self.device = policy.device
         self.prompts = encode_prompts(prompts, codec, policy.context_length, config.max_new_tokens)
         self.order = PromptOrder(len(prompts), seed)
         self.reference = policy.fork(trainable=False)
         drawn = torch_stream(seed, "value", "adapters")
-        self.learner = make_learner(config, policy, self.reference, preference, self.precision, drawn)
+        shard = parallel == "fsdp" and world.size > 1
+        self.learner = make_learner(
+            config, policy, self.reference, preference, self.precision, drawn, world, shard=shard
+        )
         self.learner.keep = self._keep_batch
         if demonstrations:
             self.learner.language, self.learner.pad_id = (
@@ -133,6 +150,7 @@ class _Trainer:
         self.shaper = ScoreShaper(config, self._reference_scores, getattr(scorer, "probability", None))
         self.checks = Checks(config.checks, self.precision.dtype)
         self.probe = Probe(held_out, config, codec, policy.context_length, scorer, seed) if held_out else None
+        self.checkpoints = Checkpoints(run, world, self.learner, self.controller, self.shaper)
         self.iteration = 0
         self.actions: list[dict[str, Any]] = []
         self.result = PPOResult(policy, self.learner.value)
@@ -142,7 +160,8 @@ class _Trainer:
     def fit(self, callbacks: Sequence[Callback]) -> PPOResult:
         self._resume(callbacks)
         self.shaper.calibrate(self._prompts_at(0, min(CALIBRATION_RESPONSES, len(self.prompts.prompts))))
-        with progress(self.config.iterations, "ppo", done=self.iteration) as bar:
+        quiet = None if self.world.first else True
+        with progress(self.config.iterations, "ppo", done=self.iteration, quiet=quiet) as bar:
             if self.iteration == 0:
                 self._measure(0, {})
             while self.iteration < self.config.iterations and self.result.stopped is None:
@@ -155,22 +174,25 @@ class _Trainer:
                 if last or self.iteration % self.config.checkpoint_every == 0:
                     self._checkpoint(callbacks)
                 bar.advance(1, score=signals["score/mean"], kl=signals["kl/reference"])
+        for sharded, plain in zip(self.learner.sharded, ("policy", "value"), strict=False):
+            setattr(self.result, plain, sharded.restore())
         if self.config.reference_share:
-            self.learner.policy.mix_with(self.reference, self.config.reference_share)
+            self.result.policy.mix_with(self.reference, self.config.reference_share)
         return self.result
 
     def _iterate(self) -> dict[str, float]:
-        start = time.perf_counter()
-        rollout = self._rollout()
-        sampled = time.perf_counter()
-        scores = torch.from_numpy(checked_scores(self.scorer, rollout.prompts, rollout.responses)).to(self.device)
-        # before the scorer sees another batch: what it tells comes from the pass that gave the scores
-        told = scorer_signals(self.scorer, rollout.prompts, rollout.responses)
-        shaped = self.shaper.shape(scores, rollout.prompts, rollout.lengths, rollout.finished)
-        logprobs, values, trunk = self._evaluate(rollout)
+        start, waited = time.perf_counter(), self.world.waited
+        with gathered(self.learner.sharded):
+            rollout = self._rollout()
+            sampled = time.perf_counter()
+            scores = score(self.world, self.scorer, rollout)
+            beside = told(self.world, self.scorer, rollout)
+            shaped = self.shaper.shape(scores, rollout.prompts, rollout.lengths, rollout.finished)
+            with self.precision.autocast():
+                logprobs, values, trunk = evaluate(self.world, self.learner, rollout, self.config)
+            checks = self._check_before(rollout, logprobs)
         beta = self.controller.beta
         experience = build_experience(rollout, logprobs, shaped, values, self.config, beta, self.learner.moments, trunk)
-        checks = self._check_before(rollout, logprobs)
         if self.learner.moments is not None and experience.returns is not None:
             counted = experience.returns if self.config.value == "prompt" else experience.returns[rollout.response_mask]
             self.learner.moments.update(counted)
@@ -184,7 +206,7 @@ class _Trainer:
         if stats.first_ratio_deviation is not None:
             self.checks.first_ratio(stats.first_ratio_deviation)
             checks["check/first_ratio_deviation"] = stats.first_ratio_deviation
-        signals = iteration_signals(rollout, experience, logprobs, scores, shaped) | told
+        signals = iteration_signals(rollout, experience, logprobs, scores, shaped) | beside
         signals |= stats.signals() | checks | self.precision.signals() | self.learner.noise.signals()
         if self.shaper.outliers is not None:
             signals["score/outlier_fraction"] = self.shaper.outliers
@@ -198,6 +220,11 @@ class _Trainer:
         }
         signals |= {f"time/{name}_s": seconds for name, seconds in times.items()}
         signals["rate/response_tokens_per_s"] = float(rollout.lengths.sum()) / times["iteration"]
+        if self.world.size > 1:
+            rows = self.world.hear([peak_gib(), self.world.waited - waited])
+            signals["memory/peak_gib"] = max(peak for peak, _ in rows)
+            signals["time/synchronisation_s"] = sum(seconds for _, seconds in rows) / len(rows)
+        signals = dict(self.world.tell(signals))
         if not warming_up:  # a policy that stands still says nothing about beta
             self.controller.update(signals["kl/reference"], len(rollout.prompts))
         return signals
@@ -225,23 +252,14 @@ class _Trainer:
             return sample_rollout(
                 model, self.codec, self.prompts, prompts, responses_per_prompt=k, generator=generator,
                 max_new_tokens=self.config.max_new_tokens, temperature=self.config.temperature, device=self.device,
+                world=self.world,
             )  # fmt: skip
 
     def _reference_scores(self, prompts: Sequence[Prompt], n: int) -> np.ndarray:
         """Scores of n fresh responses of the reference to each prompt, [len(prompts), n]."""
         generator = torch_stream(self.seed, "reference", self.iteration)
         rollout = self._sample(self.reference, prompts, n, generator)
-        return checked_scores(self.scorer, rollout.prompts, rollout.responses).reshape(len(prompts), n)
-
-    def _evaluate(self, rollout: Rollout) -> tuple[LogProbs, Tensor | None, Tensor | None]:
-        config, policy, value = self.config, self.learner.policy, self.learner.value
-        rows = config.micro_batch_size or config.batch_size
-        reuse = self.precision.dtype == "float32"
-        with self.precision.autocast():
-            trunk = batch_trunk(policy, rollout, rows)
-            logprobs = batch_logprobs(policy, self.reference, rollout, config, reuse=reuse, rows=rows, trunk=trunk)
-            values = batch_values(value, rollout, config, rows, trunk) if value is not None else None
-        return logprobs, values, trunk
+        return score(self.world, self.scorer, rollout).cpu().numpy().reshape(len(prompts), n)
 
     def _check_before(self, rollout: Rollout, logprobs: LogProbs) -> dict[str, float]:
         signals: dict[str, float] = {}
@@ -263,8 +281,12 @@ class _Trainer:
     def _measure(self, step: int, signals: dict[str, float]) -> None:
         if self.probe is None or not self.probe.due(step, self.config.iterations):
             return
-        with self.precision.autocast():
-            figures, samples = self.probe.measure(self.learner.policy, self.reference, step)
+        samples: list[dict[str, Any]] = []
+        figures: dict[str, float] = {}
+        with gathered(self.learner.sharded), self.precision.autocast():
+            if self.world.first:
+                figures, samples = self.probe.measure(self.learner.policy, self.reference, step)
+        figures = self.world.tell(figures)
         signals |= figures
         if self.run is not None:
             if step == 0:
@@ -278,8 +300,13 @@ class _Trainer:
             self.run.log("ppo", self.iteration, signals)
 
     def _ask(self, callbacks: Sequence[Callback], signals: Mapping[str, float]) -> None:
-        for callback in callbacks:
-            action = callback.on_iteration(IterationView(self.iteration, signals, self.run))
+        for place in range(self.world.largest(len(callbacks)) if self.world.size > 1 else len(callbacks)):
+            action = None
+            if self.world.first and place < len(callbacks):
+                action = callbacks[place].on_iteration(IterationView(self.iteration, signals, self.run))
+            if self.world.size > 1:
+                told_action = self.world.tell(None if action is None else action.to_dict())
+                action = None if told_action is None else Action.from_dict(told_action)
             if action is not None:
                 self._act(action)
 
@@ -288,7 +315,7 @@ class _Trainer:
         if action.kind == "stop":
             self.result.stopped = action.reason or "stopped by a callback"
         elif action.kind == "rollback":
-            self._rollback(action.step)
+            self.checkpoints.roll_back(action.step)
         else:
             self._set(action)
         if self.run is not None:
@@ -311,78 +338,33 @@ class _Trainer:
 
     # ---- checkpoints
 
-    def _learning_state(self) -> dict[str, Any]:
-        learner = self.learner
-        return {
-            "policy": learner.policy.own_state(),
-            "value": learner.value.own_state() if learner.value else {},
-            "optimisers": {name: optimiser.state_dict() for name, optimiser in learner.optimisers.items()},
-            "controller": self.controller.state_dict(),
-            "moments": learner.moments.state_dict() if learner.moments else {},
-            "noise": learner.noise.state_dict(),
-            "shaper": self.shaper.state_dict(),
-            "precision": self.precision.state_dict(),
-        }
-
-    def _load_learning_state(self, state: Mapping[str, Any]) -> None:
-        self.learner.policy.load_own_state(state["policy"])
-        if self.learner.value is not None:
-            self.learner.value.load_own_state(state["value"])
-        for name, optimiser in self.learner.optimisers.items():
-            optimiser.load_state_dict(state["optimisers"][name])
-        self.controller.load_state_dict(state["controller"])
-        if self.learner.moments is not None:
-            self.learner.moments.load_state_dict(state["moments"])
-        self.learner.noise.load_state_dict(state["noise"])
-        self.shaper.load_state_dict(state["shaper"])
-        self.precision.load_state_dict(state["precision"])
-
     def _checkpoint(self, callbacks: Sequence[Callback]) -> None:
-        if self.run is None:
-            return
-        state = self._learning_state() | {
+        weights = fingerprint(self.learner.policy, self.learner.value)
+        self.world.same("their weights", {f"sha256 after {self.iteration} iterations": weights})
+        rest = {
             "iteration": self.iteration,
             "actions": self.actions,
             "knobs": {key: getattr(self.config, key) for key in RUNTIME_KNOBS},
             "stopped": self.result.stopped,
-            "callbacks": {key: callback.state_dict() for key, callback in _stateful(callbacks)},
+            "callbacks": {key: callback.state_dict() for key, callback in stateful(callbacks)},
         }
-        save_checkpoint(step_path(self.run.checkpoint_dir("ppo"), self.iteration), state)
-        prune(self.run.checkpoint_dir("ppo"), self.config.keep_checkpoints)
+        self.checkpoints.save(self.iteration, rest, self.config.keep_checkpoints)
 
     def _resume(self, callbacks: Sequence[Callback]) -> None:
-        if self.run is None:
+        state = self.checkpoints.latest()
+        if state is None:
+            if self.run is not None:  # an attempt that stopped before its first checkpoint begins again
+                self.run.rewind("ppo", -1)
             return
-        path = latest_checkpoint(self.run.checkpoint_dir("ppo"))
-        if path is None:
-            self.run.rewind("ppo", -1)  # an attempt that stopped before its first checkpoint begins again
-            return
-        state = load_checkpoint(path)
         self.config = PPOConfig.model_validate(self.config.model_dump() | state["knobs"])
-        self._load_learning_state(state)
+        self.checkpoints.take_up(state)
         self.iteration, self.actions = state["iteration"], state["actions"]
         self.result.stopped = state["stopped"]
-        for key, callback in _stateful(callbacks):
+        for key, callback in stateful(callbacks):
             if key in state["callbacks"]:  # one that is new since the checkpoint starts afresh
                 callback.load_state_dict(state["callbacks"][key])
-        self.run.rewind("ppo", self.iteration)
-        self.result.history = [row for row in self.run.metrics("ppo") if 0 < row["step"] <= self.iteration]
-
-    def _rollback(self, step: int | None) -> None:
-        """Weights, optimisers and controllers go back to the checkpoint of `step`; iterations and prompts go on."""
-        directory = None if self.run is None else self.run.checkpoint_dir("ppo")
-        path = None
-        if directory is not None:
-            path = latest_checkpoint(directory) if step is None else step_path(directory, step)
-        if path is None or not path.is_dir():
-            raise TrimtabError(
-                ErrorKind.USAGE,
-                f"cannot roll back to {'the last checkpoint' if step is None else f'step {step}'}: there is none",
-                "a rollback needs a run with checkpoints, see ppo.checkpoint_every and ppo.keep_checkpoints",
-            )
-        self._load_learning_state(load_checkpoint(path))
-
-
-def _stateful(callbacks: Sequence[Callback]) -> list[tuple[str, StatefulCallback]]:
-    """The callbacks that have a state, by place and kind."""
-    return [(f"{i} {type(c).__qualname__}", c) for i, c in enumerate(callbacks) if isinstance(c, StatefulCallback)]
+        history: list[dict[str, float]] = []
+        if self.run is not None:
+            self.run.rewind("ppo", self.iteration)
+            history = [row for row in self.run.metrics("ppo") if 0 < row["step"] <= self.iteration]
+        self.result.history = self.world.tell(history)

@@ -1,8 +1,9 @@
 """Update: several epochs of shuffled minibatches over one experience, with exact gradient accumulation.
 
 A minibatch's losses are sums over its tokens divided by its token count, so micro-batches of any size add up to the
-same gradient (to float rounding). Policy and value model share no trained weight; with `gradient_clip = "joint"` their
-gradients share one norm, and `value_coef` weighs between them.
+same gradient (to float rounding), whether they follow each other or stand in several processes. Policy and value model
+share no trained weight; with `gradient_clip = "joint"` their gradients share one norm, and `value_coef` weighs between
+them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +29,8 @@ from trimtab.ppo.experience import Experience, response_values
 from trimtab.ppo.stability import NoiseScale
 from trimtab.training.optim import Optimiser
 from trimtab.training.precision import Precision
+from trimtab.training.sharding import Sharded, add_gradients, local
+from trimtab.training.world import World
 
 __all__ = ["Learner", "UpdateStats", "update"]
 
@@ -37,7 +41,8 @@ class Learner:
 
     `value` is None for the critic-free advantages; `optimisers` are named `policy` and `value`; `moments` are the
     statistics of the returns where value normalisation is on; `language` draws the demonstrations of an update, by its
-    number, where their loss is mixed in; `keep` puts a minibatch aside, with the gradients, that is not finite.
+    number, where their loss is mixed in; `keep` puts a minibatch aside that is not finite, with the largest absolute
+    gradient of every weight; `world` are the processes that train together, `sharded` the roles split over them.
     """
 
     policy: CausalModel
@@ -50,6 +55,8 @@ class Learner:
     pad_id: int = 0
     keep: Callable[[Experience, Mapping[str, Tensor]], None] | None = None
     noise: NoiseScale = field(default_factory=NoiseScale)
+    world: World = field(default_factory=World.single)
+    sharded: Sequence[Sharded[Any]] = ()
 
 
 @dataclass
@@ -73,6 +80,14 @@ class UpdateStats:
         means = {key: total / self.counts[key] for key, total in self.sums.items()}
         return means | self.maxima | {"policy/updates": float(self.updates)}
 
+    def take_maxima(self, world: World) -> None:
+        """Maxima over all processes instead of this one's."""
+        if world.size == 1:
+            return
+        rows = world.hear([self.maxima, self.first_ratio_deviation])
+        self.maxima = {key: max(row[key] for row, _ in rows) for key in self.maxima}
+        self.first_ratio_deviation = max((first for _, first in rows if first is not None), default=None)
+
 
 def update(
     learner: Learner,
@@ -95,19 +110,21 @@ def update(
         order = torch.randperm(len(experience), generator=generator).to(experience.ids.device)
         for index in order.chunk(config.minibatches):
             pass_ = _Pass(learner, experience, index, config, beta, stats, train_policy)
-            figures = pass_.backward(want_entropy=epoch == 0)
+            figures = learner.world.add_up(pass_.backward(want_entropy=epoch == 0))
             norms = _step(pass_)
             if norms is None:
                 continue
             stats.add(figures | norms)
             if config.max_update_kl is not None and figures.get("kl/update", 0.0) > config.max_update_kl:
+                stats.take_maxima(learner.world)
                 return stats
+    stats.take_maxima(learner.world)
     return stats
 
 
 @dataclass
 class _Pass:
-    """One update: the minibatch `index` of the experience."""
+    """One update: the minibatch `index` of the experience, of which this process takes its part."""
 
     learner: Learner
     experience: Experience
@@ -120,18 +137,19 @@ class _Pass:
     """Norm of the policy's mean gradient over the first micro-batch, and its responses."""
 
     def backward(self, *, want_entropy: bool) -> dict[str, float]:
-        """Backward passes over the micro-batches; figures add up over them."""
+        """Backward passes over this process's micro-batches; figures and gradients add up over them all."""
         learner, config, index = self.learner, self.config, self.index
         figures: dict[str, float] = defaultdict(float)
         tokens = self.experience.response_mask[index].sum()
-        parts = index.split(config.micro_batch_size or len(index))
+        own = index[learner.world.share(len(index))]
+        parts = own.split(config.micro_batch_size or len(own))
         for part in parts:
             batch = self.experience.rows(part, cut_padding=learner.precision.dtype == "float32")
             found: dict[str, float] = {}
             if self.train_policy:
                 loss, found = _policy_part(learner, batch, config, self.beta, tokens, self.stats, want_entropy)
                 learner.precision.scale(loss).backward()
-                if self.first_norm is None and len(parts) > 1:
+                if self.first_norm is None and len(parts) > 1 and not learner.sharded:
                     self._first(batch, tokens)
             if learner.value is not None:
                 of_tokens = config.value == "token"
@@ -148,16 +166,25 @@ class _Pass:
     def _first(self, batch: Experience, tokens: Tensor) -> None:
         norm = float(self.learner.optimisers["policy"].gradient_norm()) / self.learner.precision.loss_scale
         share = float(batch.response_mask.sum()) / float(tokens)
-        if share > 0:  # the sum over the micro-batch was divided by the tokens of all: the mean over its own is wanted
-            self.first_norm = norm / share, len(batch)
+        # the sum over the micro-batch was divided by the tokens of all: the mean over its own is wanted
+        norm = norm / share if share > 0 else 0.0
+        if self.learner.world.size > 1:  # every process has one: their mean square is the better estimate
+            squares = self.learner.world.add_up({"square": norm * norm, "some": float(share > 0)})
+            norm = math.sqrt(squares["square"] / max(squares["some"], 1.0))
+        if norm > 0:
+            self.first_norm = norm, len(batch)
 
     def _language(self) -> dict[str, float]:
         learner = self.learner
         assert learner.language is not None
         optimiser = learner.optimisers["policy"]
         examples = learner.language(optimiser.updates + learner.precision.skipped)
+        own = examples[learner.world.share(len(examples))]
         with learner.precision.autocast():
-            loss, _ = negative_log_likelihood(learner.policy, learner.pad_id, examples)
+            loss, count = negative_log_likelihood(learner.policy, learner.pad_id, own)
+        if learner.world.size > 1:  # this process's part of the mean; where all have all examples, an equal part
+            tokens = sum(len(response) for _, response in examples)
+            loss = loss * (count / (tokens if len(own) < len(examples) else tokens * learner.world.size))
         learner.precision.scale(self.config.language_coef * loss).backward()
         return {"policy/language_loss": float(loss.detach())}
 
@@ -243,6 +270,7 @@ def _step(of: _Pass) -> dict[str, float] | None:
     """Clip and step; the gradients' norms, or None where the update was skipped because they are not finite."""
     learner, config = of.learner, of.config
     optimisers = {k: o for k, o in learner.optimisers.items() if of.train_policy or k != "policy"}
+    add_gradients((p for optimiser in optimisers.values() for p in optimiser.parameters), learner.world)
     for optimiser in optimisers.values():
         learner.precision.unscale(optimiser)
     norms = {name: optimiser.gradient_norm() for name, optimiser in optimisers.items()}
@@ -264,11 +292,15 @@ def _step(of: _Pass) -> dict[str, float] | None:
 
 
 def _gradients(learner: Learner) -> dict[str, Tensor]:
+    """The largest absolute gradient of every weight, over all processes that hold parts of it; NaN stays NaN."""
     models = {"policy": learner.policy, "value": learner.value}
-    return {
-        f"{role}/{name}": parameter.grad
+    gradients = {
+        f"{role}/{name}": local(parameter.grad)
         for role, model in models.items()
         if model is not None
         for name, parameter in model.own_parameters()
         if parameter.grad is not None
     }
+    # a process may hold nothing of a small weight
+    own = torch.stack([g.abs().max() if g.numel() else g.new_zeros(()) for g in gradients.values()])
+    return dict(zip(gradients, learner.world.gather(own[None]).amax(0), strict=True))

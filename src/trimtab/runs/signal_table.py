@@ -169,6 +169,8 @@ _PPO = [
     _ppo("group/zero_std_fraction", "fraction", "Share of prompts whose responses all have the same score.",
          Band(0, 0.5), "healthy runs .29-.40, above .5 look, above .8 critical", "no-reward-signal"),
     _ppo("time/update_s", "s", "Time of the iteration's updates."),
+    _ppo("time/synchronisation_s", "s", "Time of an iteration that a process spent communicating with the others, or "
+         "waiting for them: mean over the processes, logged where there are several."),
     _ppo("gold/mean", "gold score", "Mean exact gold score of held-out prompts (tiny world only; nothing trains on "
          "it).", Band(0, 1), "gold scores lie in [0, 1]", "reward-hacking"),
 ]  # fmt: skip

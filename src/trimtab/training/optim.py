@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from trimtab.core.schedules import learning_rate_factor
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.training.sharding import is_sharded, local, part_like, whole_like
+from trimtab.training.world import World
 
 __all__ = ["Optimiser", "parameter_groups"]
 
@@ -43,6 +45,7 @@ class Optimiser:
         eps: AdamW's epsilon.
         schedule: "constant", "linear" or "cosine", see `core.schedules`.
         warmup_fraction: share of the updates over which the rate rises.
+        world: whose processes hold the parts of a sharded model; None: one process.
 
     Raises:
         TrimtabError: nothing to train, or weights in less than float32.
@@ -58,6 +61,7 @@ class Optimiser:
         eps: float = 1e-8,
         schedule: Literal["constant", "linear", "cosine"] = "constant",
         warmup_fraction: float = 0.0,
+        world: World | None = None,
     ) -> None:
         groups = parameter_groups(model, weight_decay)
         self.parameters: list[nn.Parameter] = [p for g in groups for p in g["params"]]
@@ -76,6 +80,11 @@ class Optimiser:
         """Rate of the update before."""
         self.norm: Tensor | None = None
         """What `gradient_norm` measured since the last update."""
+        self._world = world or World.single()
+        # Of a sharded parameter AdamW moves this process's part, an ordinary tensor on the parameter's own storage.
+        self._moved = [nn.Parameter(local(p.detach())) if is_sharded(p) else p for p in self.parameters]
+        moved = iter(self._moved)
+        groups = [{**g, "params": [next(moved) for _ in g["params"]]} for g in groups]
         # One kernel for all parameters: in small models a loop over the parameters would dominate the step.
         self.torch = torch.optim.AdamW(groups, lr=learning_rate, eps=eps, fused=True)
 
@@ -85,16 +94,21 @@ class Optimiser:
         factor = learning_rate_factor(self.updates, self.total_updates, self.schedule, self.warmup_fraction)
         return self.base_learning_rate * factor
 
-    def _gradients(self) -> list[Tensor]:
-        return [p.grad for p in self.parameters if p.grad is not None]
+    def _gradients(self, sharded: bool | None = None) -> list[Tensor]:
+        """Gradients, of sharded parameters this process's part; `sharded`: of such parameters only, or of the rest."""
+        return [
+            local(p.grad)
+            for p in self.parameters
+            if p.grad is not None and (sharded is None or is_sharded(p) == sharded)
+        ]
 
     def gradient_norm(self) -> Tensor:
         """Euclidean norm over all gradients, a float32 scalar tensor."""
-        gradients = self._gradients()
-        if not gradients:
-            self.norm = torch.zeros(())
+        if any(is_sharded(p) for p in self.parameters):
+            parts = self._world.sum(_norm(self._gradients(sharded=True), self._world.device).square())
+            self.norm = (parts + _norm(self._gradients(sharded=False), self._world.device).square()).sqrt()
         else:
-            self.norm = torch.stack(torch._foreach_norm(gradients)).norm()
+            self.norm = _norm(self._gradients())
         return self.norm
 
     def scale_gradients(self, norm: Tensor, max_norm: float) -> None:
@@ -108,18 +122,26 @@ class Optimiser:
         self.last_learning_rate = self.next_learning_rate
         for group in self.torch.param_groups:
             group["lr"] = self.last_learning_rate
+        for parameter, moved in zip(self.parameters, self._moved, strict=True):
+            if moved is not parameter:
+                moved.grad = None if parameter.grad is None else local(parameter.grad)
         self.torch.step()
         self.updates += 1
 
     def clear(self) -> None:
         """Drop the gradients."""
         self.torch.zero_grad(set_to_none=True)
+        for parameter in self.parameters:
+            parameter.grad = None
         self.norm = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Moments as tensors, counters and rates: for `save_checkpoint`."""
+        """Moments as whole tensors, counters and rates: for `save_checkpoint`.
+
+        The same whether parameters are sharded or not; where they are, every process has to ask.
+        """
         return {
-            "adamw": self.torch.state_dict(),
+            "adamw": self._with_moments(whole_like),
             "updates": self.updates,
             "base_learning_rate": self.base_learning_rate,
             "last_learning_rate": self.last_learning_rate,
@@ -127,7 +149,25 @@ class Optimiser:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict()`."""
-        self.torch.load_state_dict(dict(state["adamw"]))
+        self.torch.load_state_dict(self._with_moments(lambda p, x: local(part_like(p, x)), state["adamw"]))
         self.updates = int(state["updates"])
         self.base_learning_rate = float(state["base_learning_rate"])
         self.last_learning_rate = float(state["last_learning_rate"])
+
+    def _with_moments(
+        self, made: Callable[[Tensor, Tensor], Tensor], state: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """AdamW's state (None: of now), with `made(parameter, moment)` in the place of every moment."""
+        found: dict[str, Any] = dict(self.torch.state_dict() if state is None else state)
+        found["state"] = {
+            number: {key: made(self.parameters[number], x) if x.ndim else x for key, x in of.items()}
+            for number, of in found["state"].items()
+        }
+        return found
+
+
+def _norm(gradients: list[Tensor], device: torch.device | None = None) -> Tensor:
+    if not gradients:
+        return torch.zeros((), device=device)
+    norm: Tensor = torch.stack(torch._foreach_norm(gradients)).norm()
+    return norm

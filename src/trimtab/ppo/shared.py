@@ -1,0 +1,101 @@
+"""What the processes of a run share out among themselves: scoring, and the passes that need no gradient.
+
+Each works on its equal part of the responses; then all of them have all results, and what follows (shaping, whitening,
+advantages, minibatches) is computed by each of them from the whole batch, as one process would.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trimtab.config.schema import PPOConfig
+from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.roles import Role
+from trimtab.ppo.experience import LogProbs, batch_logprobs, batch_trunk, batch_values
+from trimtab.ppo.rollout import Rollout
+from trimtab.ppo.update import Learner
+from trimtab.scoring import Scorer, checked_scores, signals
+from trimtab.training.sharding import is_sharded
+from trimtab.training.world import World
+
+__all__ = ["check_shares", "evaluate", "fingerprint", "score", "told"]
+
+
+def check_shares(config: PPOConfig, world: World, parallel: str, dtype: str) -> None:
+    """Refuse what cannot be parted equally, or not exactly.
+
+    Raises:
+        TrimtabError: kind config.
+    """
+    rows, prompts = world.size * config.minibatches, world.size * config.responses_per_prompt
+    for unit, why in (
+        (rows, f"{world.size} processes x {config.minibatches} minibatches"),
+        (prompts, f"{world.size} processes x {config.responses_per_prompt} responses to a prompt"),
+    ):
+        if config.batch_size % unit:
+            raise TrimtabError(
+                ErrorKind.CONFIG,
+                f"ppo.batch_size = {config.batch_size} cannot be parted among {why}",
+                f"set it to a multiple of {unit}, or start another number of processes",
+            )
+    if parallel == "fsdp" and dtype == "float16":
+        raise TrimtabError(
+            ErrorKind.CONFIG,
+            'model.parallel = "fsdp" with model.dtype = "float16": the loss scale would follow each part by itself',
+            'set model.dtype = "bfloat16", or model.parallel = "ddp"',
+        )
+
+
+def score(world: World, scorer: Scorer, rollout: Rollout) -> Tensor:
+    """Scores float64 [B] of all responses."""
+    count = len(rollout.prompts)
+    own = rollout.part(world.share(count))
+    scores: np.ndarray = checked_scores(scorer, own.prompts, own.responses)
+    if world.size > 1:
+        parts = world.hear(scores.tolist())
+        scores = np.concatenate(parts if world.parted(count) else parts[:1]).astype(np.float64)
+    return torch.from_numpy(scores).to(rollout.ids.device)
+
+
+def told(world: World, scorer: Scorer, rollout: Rollout) -> dict[str, float]:
+    """What a scorer has to say of the responses that it has just scored: means over the processes' parts.
+
+    To be asked before the scorer sees another batch, so that it need not read this one again.
+    """
+    own = rollout.part(world.share(len(rollout.prompts)))
+    return world.mean(signals(scorer, own.prompts, own.responses))
+
+
+def evaluate(
+    world: World, learner: Learner, rollout: Rollout, config: PPOConfig
+) -> tuple[LogProbs, Tensor | None, Tensor | None]:
+    """Log-probabilities [B, T] and raw values of all responses, and the shared layers' output where it is kept."""
+    own = rollout.part(world.share(len(rollout.prompts)))
+    rows = config.micro_batch_size or len(own.prompts)
+    trunk = batch_trunk(learner.policy, own, rows, len(rollout.prompts))
+    logprobs = batch_logprobs(
+        learner.policy, learner.reference, own, config, reuse=learner.precision.dtype == "float32", rows=rows,
+        trunk=trunk,
+    )  # fmt: skip
+    values = None if learner.value is None else batch_values(learner.value, own, config, rows, trunk)
+
+    def all_of(x: Tensor | None) -> Tensor | None:
+        return None if x is None else world.gather(x)
+
+    found = LogProbs(world.gather(logprobs.old), world.gather(logprobs.reference), all_of(logprobs.full_kl))
+    return found, all_of(values), all_of(trunk)
+
+
+def fingerprint(*roles: Role | None) -> str:
+    """Tells weights apart: sha256 of the first few of every own weight that this process holds whole."""
+    found = hashlib.sha256()
+    for role in roles:
+        for name, parameter in role.own_parameters() if role is not None else ():
+            if not is_sharded(parameter):
+                few = parameter.detach().flatten()[:32].float().cpu()
+                found.update(name.encode() + few.numpy().tobytes())
+    return found.hexdigest()
