@@ -5,7 +5,8 @@
 Needs trl with datasets and accelerate, installed or, for trl itself, unzipped in `--trl` (pip download --no-deps trl).
 
 parity      one batch through both, float32: plain, with margins, with the centring term. Gap of the loss, and the
-            largest gap of a gradient over all weights, absolute where gradients are below 1, else against the largest.
+            largest gap of a gradient over all weights, absolute where gradients are below 1, else against the largest;
+            of a small random Llama and of the model.
 throughput  hh-rlhf pairs of at most `--limit` tokens (`--cut`: how longer ones get there), the same pairs in the same
             batches from the same weights, all layers trained, AdamW (fused), learning rate, clipping and precision
             alike, no checkpoint, no validation in the time. TRL without gradient checkpointing (its default has it on,
@@ -37,7 +38,7 @@ from typing import Any
 HH = Path(__file__).parents[3] / "shared" / "data" / "hh-rlhf" / "harmless-base-test.jsonl.gz"
 RATE, SEED = 1e-5, 0
 VARIANTS: dict[str, dict[str, Any]] = {"plain": {}, "margin": {"margin": True}, "centring": {"center": 0.01}}
-TARGET, GAP = 1.3, 1e-5
+TARGET, GAP, PARITY_PAIRS = 1.3, 1e-5, 4
 
 
 def pairs_of(options: argparse.Namespace, codec: Any) -> tuple[list[Any], dict[tuple[Any, str], list[int]]]:
@@ -244,7 +245,7 @@ def parity(options: argparse.Namespace, _: Clock) -> dict[str, Any]:
     torch.set_num_threads(options.threads)
     codec = load_codec(options.model)
     pairs, rows = pairs_of(options, codec)
-    pairs = pairs[: options.batch]
+    pairs = pairs[:PARITY_PAIRS]
 
     def small() -> Any:
         torch.manual_seed(SEED)
@@ -261,7 +262,10 @@ def parity(options: argparse.Namespace, _: Clock) -> dict[str, Any]:
 def gaps(
     base: Any, codec: Any, pairs: list[Any], rows: Any, *, margin: bool = False, center: float = 0.0
 ) -> dict[str, float]:
-    """|loss - TRL's|, and the largest gap of a gradient, of one batch."""
+    """Of one batch: |loss - TRL's|, the largest gap of a gradient, and how far either's are from TRL's in float64.
+
+    The head is drawn as transformers draws it.
+    """
     from dataclasses import replace
 
     import torch
@@ -271,18 +275,18 @@ def gaps(
     from trimtab.preference.objective import Objective
     from trimtab.preference.pairs import PairScores
 
-    model = ScalarModel.from_causal(base, generator=torch.Generator().manual_seed(SEED))
+    std = base.hf.config.initializer_range
+    model = ScalarModel.from_causal(base, head_std=std, generator=torch.Generator().manual_seed(SEED))
     margins = [0.25 * (i % 5) for i in range(len(pairs))]
     if margin:
         pairs = [replace(pair, margin=m) for pair, m in zip(pairs, margins, strict=True)]
-    tokens = [tuple(rows[p.prompt.messages, r.text] for r in (p.chosen, p.rejected)) for p in pairs]
+    tokens = [[rows[p.prompt.messages, r.text] for r in (p.chosen, p.rejected)] for p in pairs]
     at = list(range(len(pairs)))
-    scores = PairScores(model, tokens, codec.pad_id)  # type: ignore[arg-type]
+    scores = PairScores(model, [(a, b) for a, b in tokens], codec.pad_id)
     loss, _ = Objective(PreferenceConfig(center_coef=center), pairs).loss(model, at, *scores.heads(at))
     loss.backward()
-    mine = {name: p.grad.clone() for name, p in model.hf.named_parameters() if p.grad is not None}
-    model.zero_grad()
-    records = [{"chosen_ids": list(a), "rejected_ids": list(b)} for a, b in tokens]
+    mine = gradients(model.hf)
+    records: list[dict[str, Any]] = [{"chosen_ids": a, "rejected_ids": b} for a, b in tokens]
     if margin:
         records = [record | {"margin": m} for record, m in zip(records, margins, strict=True)]
     model.hf.config.pad_token_id = codec.pad_id
@@ -292,17 +296,34 @@ def gaps(
             center_rewards_coefficient=center or None,
         )  # fmt: skip
         batch = next(iter(trainer.get_train_dataloader()))
-        peer = trainer.compute_loss(trainer.model, batch)
-        peer.backward()
-    worst = 0.0
-    for name, parameter in trainer.model.named_parameters():
-        other = parameter.grad
-        worst = max(worst, float((mine[name] - other).abs().max() / other.abs().max().clamp(min=1.0)))
-    largest = max(float(g.abs().max()) for g in mine.values())
+        theirs, exact = [], []
+        for dtype, found in ((torch.float32, theirs), (torch.float64, exact)):
+            if dtype == torch.float64:  # twice the memory: activations are computed again in the backward pass
+                trainer.model.train()
+                trainer.model.gradient_checkpointing_enable()
+            peer = trainer.compute_loss(trainer.model.to(dtype), dict(batch))
+            peer.backward()
+            found.extend([peer.detach(), gradients(trainer.model)])
     return {
-        "loss": abs(float(loss) - float(peer)), "gradient": worst, "largest_gradient": largest,
+        "loss": abs(float(loss.detach()) - float(theirs[0])), "gradient": furthest(mine, theirs[1]),
+        "ours_off": furthest(mine, exact[1]), "trl_off": furthest(theirs[1], exact[1]),
+        "largest_gradient": max(float(g.abs().max()) for g in mine.values()),
         "computed": scores.computed, "padded": int(batch["input_ids"].numel()),
     }  # fmt: skip
+
+
+def gradients(model: Any) -> dict[str, Any]:
+    """Taken off the model, by name."""
+    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad(set_to_none=True)
+    return found
+
+
+def furthest(some: dict[str, Any], others: dict[str, Any]) -> float:
+    """Largest gap, absolute where a weight's gradients are below 1, else against the largest of them."""
+    if some.keys() != others.keys():
+        raise SystemExit(f"gradients of other weights: {sorted(some.keys() ^ others.keys())}")
+    return max(float((g - others[n]).abs().max() / others[n].abs().max().clamp(min=1.0)) for n, g in some.items())
 
 
 WORKERS = {"ours": ours, "trl": theirs, "top": ours, "parity-small": parity, "parity": parity}
@@ -333,7 +354,7 @@ def spawn(worker: str, precision: str, options: argparse.Namespace) -> dict[str,
     command = [sys.executable, "-m", __spec__.name, f"--worker={worker}", f"--precision={precision}", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        print(f"{worker} ({precision}) failed:\n{done.stderr[-2000:]}", file=sys.stderr)
+        print(f"{worker} ({precision}) failed with {done.returncode}:\n{done.stderr[-2000:]}", file=sys.stderr)
         return None
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -426,7 +447,8 @@ def main() -> int:
             for variant, gap in (found or {}).items():
                 print(
                     f"{worker}, {variant:8}: loss {gap['loss']:.1e}, gradients {gap['gradient']:.1e} (largest "
-                    f"{gap['largest_gradient']:.3g}); {gap['computed']} tokens for {gap['padded']}",
+                    f"{gap['largest_gradient']:.3g}; off float64: ours {gap['ours_off']:.1e}, TRL's "
+                    f"{gap['trl_off']:.1e}); {gap['computed']} tokens for {gap['padded']}",
                     flush=True,
                 )
                 good &= max(gap["loss"], gap["gradient"]) <= GAP

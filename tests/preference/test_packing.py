@@ -109,6 +109,15 @@ def test_a_common_prompt_is_computed_once_for_all_pairs_of_it_that_fit():
     assert together.needed([0, 1, 2]) == 6 * 5
 
 
+def test_rows_share_no_more_than_all_of_them_begin_with():
+    """The third row begins as the first does, for longer than the second."""
+    rows = [([1, 2, 3, 4, 5, 6], [1, 2, 3, 9]), ([1, 2, 3, 4, 5, 7], [1, 2, 3, 4, 8])]
+    scores = PairScores(llama(), rows, PAD, prompts=[0, 0])
+    got = torch.cat(scores([0, 1]))
+    torch.testing.assert_close(got, alone(llama(), [rows[0][0], rows[1][0], rows[0][1], rows[1][1]]))
+    assert scores.computed == 3 + 3 + 1 + 3 + 2
+
+
 def test_where_nothing_is_saved_rows_are_not_packed():
     rows = [[1, 2, 3], [4, 5]]
     (batch,) = plan(rows, ["a", "a"], 32, PAD, CPU)
