@@ -103,12 +103,15 @@ def train(case: Case, world: World, directory: Path) -> ppo.PPOResult:
         world.tell(None)
         run = run or Run.open(path)
     demonstrations = [Demonstration(p, "please thanks") for p in given[:5]] if config.language_data else []
-    return ppo.train(
+    result = ppo.train(
         config, base.fork(trainable=True), TextCodec(build_tokenizer()), given,
         LengthScorer(case.dies[1] if case.dies is not None and case.dies[0] == world.rank else None),
         run=run, seed=5, world=world, parallel=case.parallel, demonstrations=demonstrations,
         held_out=ppo.HeldOut(prompts(3, 9), {}, 2), callbacks=[Say(case.actions)] if world.first else [],
     )  # fmt: skip
+    if run is not None:
+        run.close()
+    return result
 
 
 def weights(result: ppo.PPOResult) -> dict[str, torch.Tensor]:
@@ -154,6 +157,7 @@ def main(directory: Path) -> int:
             result = train(case, world, directory)
         except TrimtabError as error:
             sys.stdout.write(f"{case.name}: {error.kind}: {error}\n")
+            world.leave(failed=True)
             return 1
         if world.first:
             save_file(weights(result), directory / f"{case.name}.safetensors")

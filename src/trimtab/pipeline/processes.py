@@ -36,9 +36,13 @@ def together(project: Project) -> Iterator[World | None]:
     from trimtab.training.world import World
 
     world = World.join(launch, torch.device(pick_device(project.config.model.device)))
-    yield world
-    if world.first:
-        world.tell(None, patient=True)
+    try:
+        yield world
+        if world.first:
+            world.tell(None, patient=True)
+    except BaseException:
+        world.leave(failed=True)
+        raise
     world.leave()
 
 

@@ -107,11 +107,16 @@ class World:
             )
         return world
 
-    def leave(self) -> None:
-        """Part from the others, after work that went well."""
-        if self._patient is not None:
+    def leave(self, *, failed: bool = False) -> None:
+        """Part from the others.
+
+        Args:
+            failed: they may be in the middle of something. On cuda the end of this process has to do then: nccl would
+                wait for them.
+        """
+        if self._patient is not None and not (failed and self.device.type == "cuda"):
             dist.destroy_process_group()
-            self._patient = None
+        self._patient = None
 
     @property
     def first(self) -> bool:
