@@ -33,11 +33,11 @@ SMALL = [
 ]  # fmt: skip
 
 
-def _torchrun(directory: Path, *arguments: str, processes: int = 2) -> subprocess.CompletedProcess[str]:
+def _torchrun(directory: Path, command: str, *more: str, processes: int = 2) -> subprocess.CompletedProcess[str]:
     settings = [part for setting in SMALL for part in ("--set", setting)]
     launch = ["--standalone", f"--nproc_per_node={processes}", "-m", "trimtab"]
     return subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *launch, arguments[0], str(directory), *settings, *arguments[1:]],
+        [sys.executable, "-m", "torch.distributed.run", *launch, command, str(directory), *settings, *more],
         capture_output=True, text=True, timeout=170,
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     )  # fmt: skip
