@@ -80,6 +80,7 @@ CASES = {
     "nothing in common": ([5, 6, 7], [8, 9]),
     "the same twice": (LONG, LONG),
     "one begins the other": (LONG, [*LONG, 3, 4]),
+    "the other begins the one": ([*LONG, 3, 4], LONG),
     "one token of their own": ([*LONG, 3], [*LONG, 4]),
 }
 
