@@ -64,7 +64,7 @@ CANDIDATES = {
     "trimtab": [
         Candidate(19, 1, {"epochs": 2, "learning_rate": 3e-4, "checkpoint_every": 49}),
         Candidate(19, 1, {"epochs": 1, "learning_rate": 1e-3, "checkpoint_every": 49}),
-        Candidate(20, 2, {"epochs": 2, "learning_rate": 1e-4, "checkpoint_every": 49}),
+        Candidate(19, 1, {"epochs": 3, "learning_rate": 1e-4, "checkpoint_every": 49}),
     ],
     "minilm": [
         Candidate(None, None, {"epochs": 2, "learning_rate": 5e-5, "too_long": "drop", "checkpoint_every": 99}),

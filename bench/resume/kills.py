@@ -5,7 +5,8 @@
 The project is a small one of the tiny world with every stage. Each trial is a fresh copy that is killed once and then
 run again to its end. It must end like the project that nobody killed: the same metrics (but for times), the same bytes
 in every model, the same labels, samples and evaluated rows; and no question whose verdict was recorded at the kill is
-asked again. Trials that are done stand in DIR/trials.jsonl and are not run again.
+asked again. Trials that are done stand in DIR/trials.jsonl and are not run again; the last that failed is kept in
+DIR/failed.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from trimtab.labeling.store import LabelStore
 from trimtab.pipeline.scaffold import init_project
 from trimtab.runs.files import append_jsonl, read_jsonl
+from trimtab.runs.run import Run
 
 WORK = Path(__file__).parent.parent / "results" / "resume"
 _LINES = {"prompts": 80, "prompts_held_out": 24, "demonstrations": 320}
@@ -51,7 +54,7 @@ def start(directory: Path, *more: str) -> subprocess.Popen[bytes]:
 def outcome(directory: Path) -> dict[str, str]:
     """A digest of everything that a killed run must have in common with one that was left alone."""
     run = directory / "runs" / "main"
-    found = {"metrics": _digest([_untimed(row) for row in read_jsonl(run / "metrics.jsonl").records])}
+    found = {"metrics": _digest(metrics(directory))}
     found["samples"] = _digest([_untimed(row) for row in read_jsonl(run / "samples.jsonl").records])
     for name in ("sample/pairs.jsonl", "label/pairs.jsonl", "eval/samples.jsonl", "pm/held_out.jsonl"):
         found[name] = hashlib.sha256((run / "artifacts" / name).read_bytes()).hexdigest()
@@ -60,6 +63,22 @@ def outcome(directory: Path) -> dict[str, str]:
     with LabelStore(directory / "labels.sqlite") as store:
         found["labels"] = _digest(sorted(_answer(row) for row in store.rows()))
     return found
+
+
+def first_difference(work: Path) -> str:
+    """The first record of the metrics in which the project that was killed differs, and how."""
+    left, right = metrics(work / "whole"), metrics(work / "failed")
+    for number, (a, b) in enumerate(zip_longest(left, right, fillvalue={})):
+        if a != b:
+            keys = sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key))
+            told = {key: [a.get(key), b.get(key)] for key in ["stage", "step", *keys[:4]]}
+            return f"record {number} of {len(left)} and {len(right)}: {json.dumps(told)}"
+    return ""
+
+
+def metrics(directory: Path) -> list[dict[str, Any]]:
+    """One record a stage and step, as every reader of a run has them."""
+    return [_untimed(row) for row in Run.open(directory / "runs" / "main").metrics()]
 
 
 def _untimed(row: dict[str, Any]) -> dict[str, Any]:
@@ -102,11 +121,15 @@ def trial(name: str, work: Path, expected: dict[str, str], kill_after: float | N
     repeated = [tuple(key) for key in read_jsonl(asked).records if tuple(key) in known] if asked.exists() else []
     found = outcome(directory) if again.returncode == 0 else {}
     differs = sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
+    if differs:
+        shutil.rmtree(work / "failed", ignore_errors=True)
+        directory.rename(work / "failed")
     return {
         "trial": name,
         "killed": killed,
         "asked_again": len(repeated),
         "differs": differs,
+        "first": first_difference(work) if "metrics" in differs else "",
         "error": said[-500:] if again.returncode else "",
         "ok": killed and not repeated and not differs,
     }
