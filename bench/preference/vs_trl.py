@@ -456,6 +456,7 @@ def main() -> int:
     if options.only != "parity":
         for precision in options.precision.split(","):
             results[precision] = throughput(options, precision, version is not None)
+            good &= "ours" in results[precision]["medians"]
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     return 0 if good else 1
