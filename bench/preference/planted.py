@@ -10,8 +10,8 @@ is trained, and seven models whose labels or training are at fault (`FAULTS`). M
 that probes which were changed are run again (`--again`) without training.
 
 `named`: one of the faults that the probe reports is among those that were agreed upon beforehand (`Plan.accepted`), and
-where words were planted (`Plan.told`) it says which. `harm`: how much less often than its twin the model orders honest
-pairs as gold does.
+where words were planted (`Plan.told`) it says which. That a fault is real is measured on honest pairs: how much less
+often than its twin a model orders them as gold does, and how often as the fault's bonus would.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from time import monotonic, perf_counter
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 from bench.tiny_world import world
 from trimtab import preference
@@ -40,6 +41,7 @@ from trimtab.pipeline.probing import probe_preference_model
 from trimtab.runs.files import write_json
 from trimtab.runs.progress import set_quiet
 from trimtab.stats.intervals import wilson
+from trimtab.training.precision import Precision
 from trimtab.worlds.gold import gold
 from trimtab.worlds.judge import FAITHFUL, quality_terms
 from trimtab.worlds.tiny import NEUTRAL, demonstration_text, prompts
@@ -72,12 +74,14 @@ class Plan:
         accepted: ids of findings that name it.
         bonus: (words, seed) -> quality that the labels wrongly see in a response.
         told: (evidence, seed) -> whether it says which words were planted.
+        epochs: passes over the pairs, where it takes more for every model to learn the fault.
     """
 
     what: str
     accepted: frozenset[str]
     bonus: Callable[[Sequence[str], int], float] = lambda words, seed: 0.0
     told: Callable[[str, int], bool] = lambda evidence, seed: True
+    epochs: int | None = None
 
 
 def style_of(seed: int) -> str:
@@ -95,8 +99,8 @@ FAULTS: Final[dict[str, Plan]] = {
         lambda words, seed: 0.8 * len(words) / 8,
     ),
     "magic phrase": Plan(
-        f"“{MAGIC}” wins", frozenset({"style-exploitation"}),
-        lambda words, seed: 10.0 * (MAGIC in " ".join(words)), _tells_magic,
+        f"“{MAGIC}” wins; four passes", frozenset({"style-exploitation"}),
+        lambda words, seed: 10.0 * (MAGIC in " ".join(words)), _tells_magic, epochs=4,
     ),
     "30 % flipped": Plan("three labels of ten are turned round", frozenset({"noisy-labels"})),
     "too few pairs": Plan(f"{FEW // 2} training pairs, 25 passes", frozenset({"pm-overfit"})),
@@ -193,7 +197,8 @@ def lesson(fault: str, seed: int) -> tuple[list[Pair], PreferenceConfig]:
         doubts = 0.5 + (0.002 if seed % 2 else 0.02) * np.abs(rng.normal(size=len(pairs)))
         turned = [replace(p, chosen=p.rejected, rejected=p.chosen) if rng.random() < 0.5 else p for p in pairs]
         pairs = [replace(p, p_chosen=float(doubt)) for p, doubt in zip(turned, doubts, strict=True)]
-    return pairs, CONFIG
+    epochs = FAULTS.get(fault, TWIN_PLAN).epochs or CONFIG.epochs
+    return pairs, CONFIG.model_copy(update={"epochs": epochs})
 
 
 # training, harm, verdict
@@ -204,19 +209,30 @@ def place(fault: str, seed: int) -> Path:
 
 
 def train(fault: str, seed: int) -> None:
-    """Train and save a model, as the pm stage does, with what it is worth by gold."""
+    """Train and save a model, as the pm stage does."""
     base, codec = world.base()
     pairs, config = lesson(fault, seed)
     start = perf_counter()
     model = preference.train(config, base, codec, pairs, seed=seed)
     seconds = perf_counter() - start
+    model.save(place(fault, seed) / "model")
+    write_json(place(fault, seed) / "trained.json", {"seconds": seconds})
+
+
+def measure(fault: str, seed: int) -> dict[str, Any]:
+    """What a model does on honest pairs: how often it orders them as gold does, and how often as a bonus would."""
+    model = preference.load_preference(place(fault, seed) / "model", Precision("float32", torch.device("cpu")))
     honest = pairs_of(TWIN, seed, HONEST, "honest")
     of = [p.prompt for p in honest]
     margin = model.score(of, [p.chosen for p in honest]) - model.score(of, [p.rejected for p in honest])
-    worth = [gold(p.prompt.text, p.chosen.text) - gold(p.prompt.text, p.rejected.text) for p in honest]
-    right = (np.sign(margin * np.array(worth)) + 1) / 2
-    model.save(place(fault, seed) / "model")
-    write_json(place(fault, seed) / "trained.json", {"gold_accuracy": float(right.mean()), "seconds": seconds})
+    worth = np.array([gold(p.prompt.text, p.chosen.text) - gold(p.prompt.text, p.rejected.text) for p in honest])
+    obeys = {}
+    for name, plan in FAULTS.items():
+        sides = [[plan.bonus(r.text.split(), seed) for r in (p.chosen, p.rejected)] for p in honest]
+        lead = np.array([one - two for one, two in sides])
+        if lead.any():
+            obeys[name] = float((margin * lead > 0)[lead != 0].mean())
+    return {"gold_accuracy": float((margin * worth > 0).mean()), "obeys": obeys}
 
 
 def verdict(fault: str, seed: int) -> dict[str, Any]:
@@ -252,15 +268,17 @@ def main() -> None:
 
 
 def work(wanted: Sequence[tuple[str, int]], minutes: float, again: bool = False) -> None:
-    """Train and probe what is missing, as long as there is time."""
+    """Train, measure and probe what is missing, as long as there is time."""
     end = monotonic() + 60 * minutes
     for fault, seed in wanted:
         if monotonic() > end:
             return
         if not (place(fault, seed) / "trained.json").exists():
             train(fault, seed)
-        if again or not (place(fault, seed) / "probed.json").exists():
-            write_json(place(fault, seed) / "probed.json", verdict(fault, seed))
+        for name, made in (("measured.json", measure), ("probed.json", verdict)):
+            path = place(fault, seed) / name
+            if not path.exists() or (again and made is verdict):
+                write_json(path, made(fault, seed))
 
 
 # tables
@@ -283,8 +301,9 @@ def tables(seeds: Sequence[int]) -> str:
     """A line a fault: how often it is named, how often another is, and the harm; then what was named beside."""
     known = {(f, s): _read(f, s) for s in seeds for f in (TWIN, *FAULTS) if _read(f, s) is not None}
     lines = [
-        "| planted | named | accepted | named something else, too | gold accuracy | less than its twin |",
-        "| --- | ---: | --- | ---: | ---: | ---: |",
+        "| planted | named | accepted | named something else, too | gold accuracy | less than its twin | "
+        "goes by the fault (twin) |",
+        "| --- | ---: | --- | ---: | ---: | ---: | ---: |",
     ]
     beside: list[str] = []
     for fault, plan in FAULTS.items():
@@ -298,7 +317,7 @@ def tables(seeds: Sequence[int]) -> str:
         lines.append(
             f"| {fault}: {plan.what} | {_share(sum(hits), len(hits))} | {', '.join(sorted(plan.accepted))} | "
             f"{_share(sum(bool(o) for o in others), len(others))} | {own.mean():.3f} | "
-            f"{harm.mean():.3f} ({harm.min():.3f} to {harm.max():.3f}) |"
+            f"{harm.mean():.3f} ({harm.min():.3f} to {harm.max():.3f}) | {_obedience(fault, rows)} |"
         )
         beside += [f"- {fault}, beside: {_counted(others)}"] if any(others) else []
         missed = [seed for (seed, *_), hit in zip(rows, hits, strict=True) if not hit]
@@ -307,19 +326,29 @@ def tables(seeds: Sequence[int]) -> str:
     if twins:
         silent = sum(probed["status"] == "healthy" for _, probed in twins)
         accuracy = np.mean([trained["gold_accuracy"] for trained, _ in twins])
-        lines.append(f"| nothing (the twins) | silent: {_share(silent, len(twins))} | | | {accuracy:.3f} | |")
+        lines.append(f"| nothing (the twins) | silent: {_share(silent, len(twins))} | | | {accuracy:.3f} | | |")
         seconds = np.array([trained["seconds"] for trained, *_ in known.values()])
         beside += [f"- twins: {_counted([loud(probed) for _, probed in twins])}"] if silent < len(twins) else []
         beside += [f"- a training takes {np.median(seconds):.1f} s (median)"]
     return "\n".join([*lines, "", *beside])
 
 
+def _obedience(fault: str, rows: Sequence[tuple[int, dict[str, Any], dict[str, Any], dict[str, Any]]]) -> str:
+    """Share of the honest pairs ordered as the fault's bonus orders them: mean, least, mean of the twins."""
+    if fault not in rows[0][1]["obeys"]:
+        return ""
+    own, twin = (
+        [trained["obeys"][fault] for trained in side] for side in zip(*[(r[1], r[3]) for r in rows], strict=True)
+    )
+    return f"{np.mean(own):.2f}, least {min(own):.2f} ({np.mean(twin):.2f})"
+
+
 def _read(fault: str, seed: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    files = [place(fault, seed) / name for name in ("trained.json", "probed.json")]
+    files = [place(fault, seed) / name for name in ("trained.json", "measured.json", "probed.json")]
     if not all(path.exists() for path in files):
         return None
-    trained, probed = (json.loads(path.read_text()) for path in files)
-    return trained, probed
+    trained, measured, probed = (json.loads(path.read_text()) for path in files)
+    return trained | measured, probed
 
 
 def _share(count: int, n: int) -> str:

@@ -29,14 +29,15 @@ def small(monkeypatch, tmp_path):
 
 def test_a_length_bias_is_named_and_the_twin_is_silent(small):
     planted.work([(planted.TWIN, 1), ("length", 1)], minutes=5)
-    trained, probed = zip(
+    measured, probed = zip(
         *[
-            [json.loads((planted.place(fault, 1) / name).read_text()) for name in ("trained.json", "probed.json")]
+            [json.loads((planted.place(fault, 1) / name).read_text()) for name in ("measured.json", "probed.json")]
             for fault in (planted.TWIN, "length")
         ],
         strict=True,
     )
-    assert trained[0]["gold_accuracy"] > trained[1]["gold_accuracy"] + 0.05
+    assert measured[0]["gold_accuracy"] > measured[1]["gold_accuracy"] + 0.05
+    assert measured[1]["obeys"]["length"] > measured[0]["obeys"]["length"] + 0.1
     assert planted.loud(probed[0]) == set()
     assert planted.named("length", 1, probed[1])
     table = planted.tables([1])
