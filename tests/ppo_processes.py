@@ -41,8 +41,8 @@ from trimtab.worlds.tiny import prompts
 class Case:
     """A training: `settings` of [ppo]; `boundary`: shared layers; `dies`: the rank that is killed, and when.
 
-    `run`: a run directory is written; `stop_after`: iterations after which a callback stops it; `odd`: the rank whose
-    setting differs.
+    `run`: of the run directory that is written; `actions`: what a callback does after which iteration; `odd`: the rank
+    whose settings differ.
     """
 
     name: str
@@ -94,6 +94,9 @@ def train(case: Case, world: World, directory: Path) -> ppo.PPOResult:
         settings["beta"] = 0.123
     config = PPOConfig.model_validate(settings)
     given = prompts(case.prompts, 3)
+    tokenizer = build_tokenizer()
+    # many tokens end a response, so that lengths differ
+    codec = TextCodec(tokenizer, eos_ids=range(len(tokenizer) - 20, len(tokenizer)))
     run = None
     if case.run is not None:
         path = directory / case.run
@@ -104,7 +107,7 @@ def train(case: Case, world: World, directory: Path) -> ppo.PPOResult:
         run = run or Run.open(path)
     demonstrations = [Demonstration(p, "please thanks") for p in given[:5]] if config.language_data else []
     result = ppo.train(
-        config, base.fork(trainable=True), TextCodec(build_tokenizer()), given,
+        config, base.fork(trainable=True), codec, given,
         LengthScorer(case.dies[1] if case.dies is not None and case.dies[0] == world.rank else None),
         run=run, seed=5, world=world, parallel=case.parallel, demonstrations=demonstrations,
         held_out=ppo.HeldOut(prompts(3, 9), {}, 2), callbacks=[Say(case.actions)] if world.first else [],

@@ -69,6 +69,7 @@ def test_two_processes_train_what_one_does(both, case, tmp_path):
     for name, weight in mine.items():
         torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
     assert len(history) == 5
+    assert all(row["response/length_std"] > 0.5 for row in history)
     for row, other in zip(alone.history, history, strict=True):
         compared = {key for key in row if not key.startswith(_OWN)}
         assert compared == {key for key in other if not key.startswith(_OWN)}
@@ -78,6 +79,7 @@ def test_two_processes_train_what_one_does(both, case, tmp_path):
             assert math.isclose(row[key], other[key], rel_tol=1e-4, abs_tol=1e-5), (case.name, row["step"], key)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
     # two split processes end in the fifth iteration (one is killed), one goes on, as if it had made all of them
     config = SMALL | {"checkpoint_every": 1}
@@ -103,6 +105,7 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
     assert [row["step"] for row in run.metrics("ppo") if row["step"]] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_process_that_dies_ends_the_others_with_an_error(tmp_path, rank):
     outcome = finish(start(tmp_path, [Case("dying", SMALL, dies=(rank, 2))]), timeout=60)
@@ -112,6 +115,7 @@ def test_a_process_that_dies_ends_the_others_with_an_error(tmp_path, rank):
     assert f"process {1 - rank} of 2 lost another one" in output
 
 
+@pytest.mark.slow
 def test_processes_with_different_settings_are_refused(tmp_path):
     outcome = finish(start(tmp_path, [Case("odd", SMALL, odd=1)]))
     for code, output in outcome:
