@@ -68,7 +68,8 @@ def outcome(directory: Path) -> dict[str, str]:
 def first_difference(work: Path) -> str:
     """The first record of the metrics in which the project that was killed differs, and how."""
     left, right = metrics(work / "whole"), metrics(work / "failed")
-    for number, (a, b) in enumerate(zip_longest(left, right, fillvalue={})):
+    nothing: dict[str, Any] = {}
+    for number, (a, b) in enumerate(zip_longest(left, right, fillvalue=nothing)):
         if a != b:
             keys = sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key))
             told = {key: [a.get(key), b.get(key)] for key in ["stage", "step", *keys[:4]]}
