@@ -222,6 +222,11 @@ def _flattery(d: drawn.Draw, rng: np.random.Generator, n: int) -> None:
     d["style/sycophancy"] = np.clip(0.1 + 0.4 * _ramp(n) + 0.02 * rng.standard_normal(n), 0, 1)
 
 
+def _left_behind(d: drawn.Draw, rng: np.random.Generator, n: int) -> None:
+    d["shift/distance"] = 0.5 + 0.4 * _ramp(n) + 0.02 * rng.standard_normal(n)
+    d["shift/outside_fraction"] = np.clip(0.01 + 0.3 * _ramp(n) + 0.005 * rng.standard_normal(n), 0, 1)
+
+
 def _tax(d: drawn.Draw, rng: np.random.Generator, n: int) -> None:
     at = np.arange(20, n + 1, 20)
     d["eval/mmlu"] = (at, 0.60 - 0.15 * _ramp(n)[at - 1] + 0.003 * rng.standard_normal(len(at)))  # type: ignore[assignment]
@@ -351,6 +356,7 @@ FAULTS = (
     Fault("style-exploitation", _grpo(_hedges), 82),
     Fault("sycophancy", _grpo(_flattery), 85),
     Fault("alignment-tax", _grpo(_tax), 115, 40),
+    Fault("pm-distribution-shift", _ppo(_left_behind), 95),
     Fault("benchmark-overfitting", _grpo(_public), 100, 40),
     Fault("invalid-metric", _grpo(_impossible), 1),
     Fault("reference-mismatch", _other(drawn.dpo, Stage.DIRECT, _wrong_reference), 1),

@@ -31,7 +31,7 @@ def pipeline(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Stands in for the training: `run_project` and `run_stage` note how they were called and finish stages."""
     calls: list[dict[str, Any]] = []
 
-    def run_project(project: Project, name: str, *, until, start, existing, say) -> Run:
+    def run_project(project: Project, name: str, *, until, start, existing, say, world) -> Run:
         calls.append(
             {"name": name, "until": until, "start": start, "existing": existing, "beta": project.config.ppo.beta}
         )
@@ -43,7 +43,7 @@ def pipeline(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             (run.path / "report.html").write_text("<p>fair wind</p>", encoding="utf-8")
         return run
 
-    def run_stage(project: Project, stage: str, name: str, *, again, say) -> Run:
+    def run_stage(project: Project, stage: str, name: str, *, again, say, world) -> Run:
         calls.append({"stage": stage, "name": name, "again": again, "seed": project.config.project.seed})
         run = open_run(project, name)
         accuracy = {"mean": 0.75, "low": 0.61, "high": 0.88, "n": 40}
@@ -152,7 +152,7 @@ def test_dry_run_refuses_a_name_that_no_run_can_have(trimtab, project):
 
 @pytest.mark.parametrize("quiet", [True, False])
 def test_quiet_silences_narration_and_progress(trimtab, project, pipeline, monkeypatch, quiet):
-    def run_stage(project: Project, stage: str, name: str, *, again, say) -> Run:
+    def run_stage(project: Project, stage: str, name: str, *, again, say, world) -> Run:
         say("casting off")
         with progress(2, "sailing") as bar:
             bar.advance()
@@ -209,7 +209,7 @@ def test_a_stage_prints_its_figures(trimtab, project, pipeline):
 
 
 def test_a_stage_names_measures_and_shows_their_intervals(trimtab, project, pipeline, monkeypatch):
-    def run_stage(project: Project, stage: str, name: str, *, again, say) -> Run:
+    def run_stage(project: Project, stage: str, name: str, *, again, say, world) -> Run:
         run = open_run(project, name)
         rate = {"value": 0.6, "low": 0.5, "high": 0.7, "n": 9}
         finish(project, run, stage, {"measures": [{"name": "gold", "ties": 0.25, "win_rate": rate, "matched": None}]})

@@ -192,7 +192,7 @@ def test_trained_on_it_is_shown_as_such_though_its_name_is_not_its_spec(tmp_path
     run = new_run(tmp_path, reward=NAME)
     shop = SimpleNamespace(
         run=run, project=SimpleNamespace(config=Config(), held_out_prompts=[]), precision=None,
-        reference=lambda: (None, None), policy=lambda: (None, None),
+        reference=lambda: (None, None), policy=lambda onto: (None, None),
     )  # fmt: skip
     write_json(run.artifact("eval/result.json"), work.run_eval(shop))
     assert [(m.name, m.trained_on) for m in read_facts(run).measures] == [("rule:length", False), ("relevance", True)]

@@ -239,9 +239,7 @@ def test_a_calibration_of_other_weights_is_not_used(trained, tmp_path):
     preference.calibrate(mine, pairs).save(directory)
     assert preference.load_preference(directory, CPU, head_weights="constitution").calibration is not None
     assert preference.load_preference(directory, CPU).calibration is None
-    with pytest.raises(
-        TrimtabError, match="heads by the constitution's weights; the score is now the overall"
-    ):
+    with pytest.raises(TrimtabError, match="heads by the constitution's weights; the score is now the overall"):
         preference.load_preference(directory, CPU, calibrated_score=True)
 
 

@@ -118,7 +118,8 @@ _OWN = (
     "value/gradient_norm", "accuracy/train", "loss/train", "margin/mean", "margin/std", "gradient_norm",
     "learning_rate", "pm/score_mean", "pm/score_std", "margin/length_correlation", "calibration/ece",
     "calibration/temperature", "accuracy/validation", "loss/validation", "eval/accuracy", "eval/mmlu", "eval/gsm8k",
-    "eval/gsm8k_fresh", "precision/loss_scale", "precision/skipped_updates",
+    "eval/gsm8k_fresh", "precision/loss_scale", "precision/skipped_updates", "shift/distance",
+    "shift/outside_fraction",
 )  # fmt: skip
 _TRIMTAB = {key: key for key in _OWN} | {
     "response/truncated_fraction": "response/finished_fraction",

@@ -65,6 +65,7 @@ FAULTS: dict[str, Fault] = {
     "repetitive-outputs": Fault("grpo ppo", other.repeats, (("response/distinct_2", "response/repetition"),)),
     "style-exploitation": Fault("grpo ppo", other.hedges, (("style/hedges",),)),
     "sycophancy": Fault("grpo ppo", other.flattery, (("style/sycophancy",),)),
+    "pm-distribution-shift": Fault("ppo", other.left_behind, (("shift/distance",), ("shift/outside_fraction",))),
     "alignment-tax": Fault("grpo ppo", other.tax, (("eval/mmlu",),)),
     "benchmark-overfitting": Fault("grpo ppo", other.public, (("eval/gsm8k",), ("eval/gsm8k_fresh",))),
     "invalid-metric": Fault("grpo ppo", other.impossible, (("policy/entropy_sequence", "policy/entropy"),), True,

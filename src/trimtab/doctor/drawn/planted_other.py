@@ -68,6 +68,14 @@ def style(d: Drawn, rng: Generator, at: int, key: str, low: float, factor: float
     d.curves[key] = rng.binomial(128, level) / 128
 
 
+def left_behind(d: Drawn, rng: Generator, at: int, s: float) -> None:
+    """Responses leave what the preference model was trained on."""
+    n = len(d)
+    up = ramp(n, at, 0.5 * n)
+    d.curves["shift/distance"] = share(0.5 + (0.25 + 0.2 * s) * up + 0.02 * rng.standard_normal(n))
+    d.curves["shift/outside_fraction"] = share(0.01 + 0.4 * s * up + 0.005 * rng.standard_normal(n))
+
+
 def tax(d: Drawn, rng: Generator, at: int, s: float) -> None:
     n = len(d)
     base = rng.uniform(0.4, 0.7)
