@@ -179,3 +179,28 @@ def test_with_data_and_no_backbone_the_model_stands_on_the_reference(whole):
 
     shop = Workshop(project, run)
     assert isinstance(shop.preference_model(shop.reference()[0]).model, ScalarModel)
+
+
+@pytest.mark.parametrize("kind", ["bert", "llama", "chat"])
+def test_the_code_of_the_card_gives_the_scores_that_were_kept(tmp_path, kind):
+    write_pairs(tmp_path / "pairs.jsonl", polite_pairs(30))
+    project = tmp_path / "p"
+    backbone = saved(tmp_path, "bert" if kind == "bert" else "llama", **({"chat": True} if kind == "chat" else {}))
+    done = said(
+        "pm", "train", str(project), "--data", str(tmp_path / "pairs.jsonl"), "--backbone", str(backbone), *SETS
+    )
+    assert done.exit_code == 0, done.output
+    artifacts = project / "runs" / "main" / "artifacts" / "pm"
+    card = (artifacts / "model" / "README.md").read_text()
+    code = card.split("```python\n")[1].split("```")[0].replace("PATH", repr(str(artifacts / "model")))
+    assert f'base_model: "{backbone.name}"' not in card  # a local directory is no name on a hub
+    assert "| constitution |" not in card
+    assert str(tmp_path) not in card
+    pairs = {pair.id: pair for pair in read_pairs(artifacts / "held_out.jsonl")}
+    kept = [json.loads(line) for line in (artifacts / "scores.jsonl").read_text().splitlines()]
+    for row in kept[:3]:
+        pair = pairs[row["id"]]
+        for side in ("chosen", "rejected"):
+            names = {"prompt": pair.prompt.text, "response": getattr(pair, side).text}
+            exec(code, names)  # noqa: S102 - that it runs as it stands is what is tested
+            assert names["score"] == pytest.approx(row[f"{side}_score"], abs=1e-5)

@@ -129,7 +129,11 @@ def _print(metrics: PairMetrics) -> None:
                 "points of accuracy more, on the same pairs",
             ),
             ("ece", figure(metrics.ece), "expected calibration error, 0 is best"),
-            ("brier", figure(metrics.brier), "mean squared error of the probability, 0.25 is a coin"),
+            (
+                "brier",
+                figure(metrics.brier),
+                "mean squared error of the probability; of a coin 0.25 on hard labels, less on soft",
+            ),
             ("log loss", figure(metrics.log_loss), "nats a pair, 0.693 is a coin"),
             ("mean margin", figure(metrics.mean_margin), "score of the chosen minus score of the rejected"),
         ],

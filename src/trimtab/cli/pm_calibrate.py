@@ -92,7 +92,7 @@ def _print(report: CalibrationReport) -> None:
             )
             for name, meaning in (
                 ("ece", "expected calibration error, 0 is best"),
-                ("brier", "squared error of the probability, 0.25 is a coin"),
+                ("brier", "squared error of the probability; 0.25 is a coin on hard labels, less on soft ones"),
                 ("log_loss", "nats a pair, 0.693 is a coin"),
             )
         ],

@@ -76,8 +76,8 @@ class ModelConfig(Section):
             raise ValueError(f"lora_targets = {self.lora_targets} names a layer twice")
         if self.parallel == "fsdp" and self.layout.lora is not None:
             raise ValueError(
-                f'parallel = "fsdp" splits what is trained, and adapters (trainable = "{self.trainable}") are too small '
-                'to be worth it: use parallel = "ddp"'
+                f'parallel = "fsdp" splits what is trained, and adapters (trainable = "{self.trainable}") are too '
+                'small to be worth it: use parallel = "ddp"'
             )
         return self
 

@@ -16,24 +16,36 @@ from trimtab.pipeline.names import TINY_WORLD
 __all__ = ["model_card"]
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
+_FILES = ("data", "human", "backbone")
+"""Settings of the preference section that name files."""
 _MOST_EDITS, _MOST_PRINCIPLES = 8, 24
 _FEWEST = 10
 """Responses that an edit has to have applied to, to be told of."""
 _USE = """\
 Higher is better; only differences mean something: for one prompt, `sigmoid(first - second)` is the probability that the
-first response is preferred{calibrated}. The score is read at the end-of-text token, which has to be the last one.
+first response is preferred{calibrated}.{read}
 
 ```python
+import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 model = AutoModelForSequenceClassification.from_pretrained(PATH)  # this directory
 tokenizer = AutoTokenizer.from_pretrained(PATH)
-text = prompt + response + tokenizer.eos_token{chat}
-score = model(**tokenizer(text, return_tensors="pt", add_special_tokens=False)).logits[0, 0].item()
+{lines}
 ```
 """
+_AT_THE_END = " Prompt and response are tokenised apart, and the score is read at the end-of-text token, which has to be the last."
+_OF_CAUSAL = """\
+ids += tokenizer(response, add_special_tokens=False).input_ids + [{eos}]
+score = model(torch.tensor([ids])).logits[0, 0].item()"""
+_CHAT = """\
+messages = [{"role": "user", "content": prompt}]
+ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"]
+"""
+_TEXT = "ids = tokenizer(prompt).input_ids  # without an EOS token at the end, where the tokenizer puts one\n"
+_ENCODER = 'score = model(**tokenizer(prompt, response, return_tensors="pt")).logits[0, 0].item()'
 _LIMITS = (
-    "It orders responses as the labels below do, by the constitution and the judge named there. It is no judge of "
+    "It orders responses as the labels below do. It is no judge of "
     "facts, and its score is no measure of quality: a policy that is trained on it will find what it pays for, not "
     "what was meant.",
     "Figures hold for pairs like the held-out ones. A policy in training leaves them: measure it independently, and "
@@ -50,12 +62,12 @@ def model_card(
     Args:
         name: of the run.
         config: its settings.
-        parts: what the run knows: results of the stages `pm`, `label` and `sample`, and `calibration`, `probe`; each
-            may be empty.
+        parts: what the run knows: results of the stages `pm`, `label` and `sample`, `calibration`, `probe`, and
+            `model`, the trimtab.json beside the weights; each may be empty.
         hashes: sha256 by what they are of.
     """
     model = _table(config, "model")
-    base = str(model.get("name") or "")
+    base = str(_table(config, "preference").get("backbone") or model.get("name") or "")
     sections = [
         ("", [f"The preference model of the Trimtab run {_plain(name)}: one score for a prompt with a response."]),
         ("Use", [_use(parts)]),
@@ -97,8 +109,13 @@ def _use(parts: Mapping[str, Mapping[str, Any]]) -> str:
         )
     if _table(parts["pm"], "principles"):
         several += "\n\nThe model has one label a head, the overall one first and then the principles (`id2label`)."
-    chat = "  # a chat: tokenizer.apply_chat_template of all turns instead"
-    return _USE.format(calibrated=calibrated, chat=chat).rstrip() + several
+    kind = parts["model"]
+    if kind.get("eos_id") is None:
+        read, lines = "", _ENCODER
+    else:
+        read = _AT_THE_END
+        lines = (_CHAT if kind.get("chat") else _TEXT) + _OF_CAUSAL.format(eos=kind["eos_id"])
+    return _USE.format(calibrated=calibrated, read=read, lines=lines).rstrip() + several
 
 
 def _accuracy(result: Mapping[str, Any]) -> list[str]:
@@ -173,7 +190,11 @@ def _count(effect: Mapping[str, Any]) -> int:
 def _training(base: str, config: Mapping[str, Any], result: Mapping[str, Any]) -> list[str]:
     own = _table(config, "preference")
     default = PreferenceConfig().model_dump(mode="json")
-    changed = [(f"`preference.{key}`", f"`{json.dumps(own[key])}`") for key in own if own[key] != default.get(key)]
+    changed = [
+        (f"`preference.{key}`", f"`{json.dumps(_base_name(own[key]) if key in _FILES else own[key])}`")
+        for key in own
+        if own[key] != default.get(key)
+    ]
     pairs = [str(result["training_pairs"])] if "training_pairs" in result else []
     rows = [
         ("starts from", _plain(base)),
@@ -183,13 +204,15 @@ def _training(base: str, config: Mapping[str, Any], result: Mapping[str, Any]) -
     return [*_rows(("setting", "value"), rows), "", "Every other setting has its default."]
 
 
+def _base_name(value: object) -> object:
+    """Of a file its name alone: where it lay on someone's disk is nobody's business."""
+    return re.split(r"[\\/]", value)[-1] if isinstance(value, str) else value
+
+
 def _labels(label: Mapping[str, Any], sample: Mapping[str, Any], hashes: Mapping[str, str]) -> list[str]:
     rows = [
         ("judge", _plain(label.get("judge", ""))),
-        (
-            "constitution",
-            f"{_plain(label.get('constitution', ''))} `{_plain(label.get('constitution_hash', ''))[:12]}`",
-        ),
+        ("constitution", _constitution(label)),
         ("pairs sampled", _plain(sample.get("source", ""))),
         *((f"{_plain(what)}, sha256", f"`{value}`") for what, value in hashes.items()),
     ]
@@ -200,6 +223,12 @@ def _labels(label: Mapping[str, Any], sample: Mapping[str, Any], hashes: Mapping
         lines += ["", "The principles:", ""]
         lines += _listed(f"{_plain(p.get('id', ''))}: {_plain(p['text'])}" for p in principles[:_MOST_PRINCIPLES])
     return lines
+
+
+def _constitution(label: Mapping[str, Any]) -> str:
+    if not label.get("constitution_hash"):
+        return ""
+    return f"{_plain(label.get('constitution', ''))} `{_plain(label['constitution_hash'])[:12]}`"
 
 
 def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

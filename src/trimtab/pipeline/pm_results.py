@@ -98,6 +98,7 @@ def write_card(run: Run, result: Mapping[str, Any] | None = None) -> None:
         "sample": _read(run.artifact("sample") / "result.json"),
         "calibration": _read(directory / CALIBRATION),
         "probe": _read(directory / PROBE),
+        "model": _read(directory / "model" / "trimtab.json"),
     }
     pairs = run.artifact("label") / "pairs.jsonl"
     hashes = {"pairs": file_hash(pairs)} if pairs.is_file() else {}

@@ -20,7 +20,7 @@ from trimtab.models.encoder import ScoreCodec, ScoreModel
 from trimtab.models.heads import OVERALL, head_scores, names_of_heads
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.starts import load_scorer
-from trimtab.models.tokens import right_pad
+from trimtab.models.tokens import TextCodec, right_pad
 from trimtab.preference.calibration import CALIBRATION_FILE, Calibration, sigmoid
 from trimtab.preference.heads import HeadWeights, described, mixed, named_weights
 from trimtab.preference.length import LengthFit
@@ -324,6 +324,7 @@ class PreferenceModel:
         if self.reference is not None:
             self.reference.save(directory)
         own: dict[str, Any] = {"max_tokens": self.max_tokens, "chat": self.codec.chat}
+        own["eos_id"] = self.codec.eos_id if isinstance(self.codec, TextCodec) else None
         if self.length_fits[0] is not None:
             own["length_debias"] = self.length_fits[0].as_dict()
         if len(self.names) > 1:

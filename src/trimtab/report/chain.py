@@ -194,7 +194,7 @@ def _pm(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
     return text, [
         ("calibration", _calibration(facts)),
         ("calibration error (ECE)", _figure(result.get("ece"))),
-        ("Brier score (guessing: .25)", _figure(result.get("brier"))),
+        ("Brier score (guessing: .25 on hard labels, less on soft ones)", _figure(result.get("brier"))),
         ("log loss (guessing: .693)", _figure(result.get("log_loss"))),
         ("“the longer wins” would get", _share(result.get("length_accuracy"))),
         ("pairs trained on", _count(result.get("training_pairs"))),

@@ -203,7 +203,8 @@ _COMMON = [
     Signal("precision/loss_scale", "1", "Loss scale of float16 training.", ("sft", "pm", "ppo"), Band(1, None), "a "
            "scale at its minimum: gradients overflow", ("nan-inf",)),
     Signal("precision/skipped_updates", "updates", "Updates skipped so far because a gradient was not finite; "
-           "in float16 a few at the start are the loss scale finding its level.", ("sft", "pm", "ppo"), None, None, ("nan-inf",)),
+           "in float16 a few at the start are the loss scale finding its level.", ("sft", "pm", "ppo"), None, None,
+           ("nan-inf",)),
     Signal("memory/peak_gib", "GiB", "Peak memory: of the device, or of the process on a CPU.",
            ("ppo", "sft", "pm", "sample", "label", "eval")),
     Signal("rate/response_tokens_per_s", "tokens/s", "Response tokens sampled and trained on (ppo) or sampled a "
