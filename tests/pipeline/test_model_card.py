@@ -10,7 +10,8 @@ import yaml
 from trimtab.config.schema import Config
 from trimtab.pipeline.model_card import model_card
 
-NOTHING: dict[str, dict[str, object]] = {name: {} for name in ("pm", "label", "sample", "calibration", "probe", "model")}
+PARTS = ("pm", "label", "sample", "calibration", "probe", "model")
+NOTHING: dict[str, dict[str, object]] = {name: {} for name in PARTS}
 
 
 def interval(mean: float, low: float, high: float, n: int = 60) -> dict[str, float]:

@@ -202,5 +202,5 @@ def test_the_code_of_the_card_gives_the_scores_that_were_kept(tmp_path, kind):
         pair = pairs[row["id"]]
         for side in ("chosen", "rejected"):
             names = {"prompt": pair.prompt.text, "response": getattr(pair, side).text}
-            exec(code, names)  # noqa: S102 - that it runs as it stands is what is tested
+            exec(code, names)
             assert names["score"] == pytest.approx(row[f"{side}_score"], abs=1e-5)

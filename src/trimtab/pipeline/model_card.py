@@ -34,7 +34,7 @@ tokenizer = AutoTokenizer.from_pretrained(PATH)
 {lines}
 ```
 """
-_AT_THE_END = " Prompt and response are tokenised apart, and the score is read at the end-of-text token, which has to be the last."
+_AT_THE_END = " Prompt and response are tokenised apart, and the score is read at the end-of-text token, the last."
 _OF_CAUSAL = """\
 ids += tokenizer(response, add_special_tokens=False).input_ids + [{eos}]
 score = model(torch.tensor([ids])).logits[0, 0].item()"""
