@@ -204,3 +204,12 @@ def test_the_code_of_the_card_gives_the_scores_that_were_kept(tmp_path, kind):
             names = {"prompt": pair.prompt.text, "response": getattr(pair, side).text}
             exec(code, names)
             assert names["score"] == pytest.approx(row[f"{side}_score"], abs=1e-5)
+
+
+def test_two_pairs_train_and_leave_figures_that_json_has(tmp_path, backbone):
+    write_pairs(tmp_path / "pairs.jsonl", polite_pairs(2))
+    done = said(
+        "pm", "train", str(tmp_path / "p"), "--data", str(tmp_path / "pairs.jsonl"), "--backbone", str(backbone), *SETS
+    )
+    assert done.exit_code in (0, 3), done.output
+    json.loads((tmp_path / "p" / "runs" / "main" / "artifacts" / "pm" / "result.json").read_text())

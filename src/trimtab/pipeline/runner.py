@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.figures import finite
 from trimtab.pipeline.project import Project
 from trimtab.pipeline.stages import STAGES, Plan, StageName, StageState, plan
 from trimtab.runs.files import write_json
@@ -202,7 +203,8 @@ def _execute(project: Project, run: Run, state: StageState, say: Say, world: Wor
         stopped = isinstance(error, TrimtabError) and error.kind == ErrorKind.INTERRUPTED
         run.end_stage(state.name, StageStatus.INTERRUPTED if stopped else StageStatus.FAILED)
         raise
-    write_json(run.artifact(state.name) / "result.json", result)
+    # of few pairs some figures are no numbers, and JSON has none that are not
+    write_json(run.artifact(state.name) / "result.json", finite(result))
     run.end_stage(state.name, StageStatus.DONE, {"attempt": record.attempt})
 
 
