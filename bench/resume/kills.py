@@ -55,7 +55,8 @@ def outcome(directory: Path) -> dict[str, str]:
     """A digest of everything that a killed run must have in common with one that was left alone."""
     run = directory / "runs" / "main"
     found = {"metrics": _digest(metrics(directory))}
-    found["samples"] = _digest([_untimed(row) for row in read_jsonl(run / "samples.jsonl").records])
+    # as every reader of a run has them: what an interrupted attempt went back on is left out
+    found["samples"] = _digest([_untimed(row) for row in Run.open(run).samples()])
     for name in ("sample/pairs.jsonl", "label/pairs.jsonl", "eval/samples.jsonl", "pm/held_out.jsonl"):
         found[name] = hashlib.sha256((run / "artifacts" / name).read_bytes()).hexdigest()
     for path in sorted((run / "artifacts").rglob("*.safetensors")):

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from trimtab import ppo, preference, sampling, sft
+from trimtab.config.layout import FULL, Layout
 from trimtab.config.schema import PPOConfig, PreferenceConfig, SampleConfig, SFTConfig
 from trimtab.constitution import load_constitution
 from trimtab.data.demonstrations import Demonstration
@@ -34,7 +35,7 @@ from trimtab.scoring import FunctionScorer, Scorer
 from trimtab.worlds import project as tiny_project
 from trimtab.worlds.gold import GoldScorer, gold
 from trimtab.worlds.judge import SimulatedJudge
-from trimtab.worlds.model import build_model, build_tokenizer
+from trimtab.worlds.model import LAYERS, build_model, build_tokenizer
 from trimtab.worlds.tiny import MAX_RESPONSE_TOKENS, demonstrations, prompts
 
 RESULTS = Path(__file__).parent.parent / "results" / "tiny_world"
@@ -62,18 +63,19 @@ def split() -> tuple[list[Prompt], list[Prompt], list[Prompt]]:
     return drawn[:first], drawn[first:second], drawn[second:]
 
 
-def base() -> tuple[CausalModel, TextCodec]:
-    """The SFT model, trained once and cached."""
-    directory = RESULTS / f"base-{stable_hash([BASE.model_dump(), BASE_SEED])[:12]}"
+def base(layers: int = LAYERS, layout: Layout = FULL) -> tuple[CausalModel, TextCodec]:
+    """The SFT model, trained once and cached; `layers`: a deeper one; `layout`: what its forks will train."""
+    what = [BASE.model_dump(), BASE_SEED, *([layers] if layers != LAYERS else [])]
+    directory = RESULTS / f"base-{stable_hash(what)[:12]}"
     if not (directory / "config.json").exists():
-        model = CausalModel(build_model(BASE_SEED)).fork(trainable=True)
+        model = CausalModel(build_model(BASE_SEED, layers)).fork(trainable=True)
         codec = TextCodec(build_tokenizer())
         shown = demonstrations(split()[2], BASE_SEED)
         sft.train(BASE, model, codec, [Demonstration(p, r.text) for p, r in shown], seed=BASE_SEED)
         codec.save(directory)
         model.save_pretrained(directory, pad_id=codec.pad_id)
     codec = load_codec(str(directory))
-    return load_causal_lm(str(directory), codec=codec), codec
+    return load_causal_lm(str(directory), layout=layout, codec=codec), codec
 
 
 def gap() -> dict[str, float]:

@@ -35,17 +35,18 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def build_model(seed: int) -> LlamaForCausalLM:
+def build_model(seed: int, layers: int = LAYERS) -> LlamaForCausalLM:
     """An untrained Llama of 0.10 M parameters with random weights.
 
     Args:
         seed: of the weights; the global random state is left as it is.
+        layers: more than the usual ones add 0.05 M parameters each.
     """
     tokenizer = build_tokenizer()
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=HIDDEN,
-        num_hidden_layers=LAYERS,
+        num_hidden_layers=layers,
         num_attention_heads=HEADS,
         num_key_value_heads=HEADS,
         intermediate_size=INTERMEDIATE,
