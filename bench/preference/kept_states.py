@@ -1,4 +1,4 @@
-"""`trimtab.preference.trunk.KeptStates` in a file: what frozen layers put out, also for the next process."""
+"""`trimtab.models.kept.KeptStates` in a file: what frozen layers put out, also for the next process."""
 
 from __future__ import annotations
 

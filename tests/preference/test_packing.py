@@ -13,13 +13,13 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from preference_training import CONFIG, base, die_at, noise, polite_pairs, ranked, same_weights, started
 from trimtab import preference
 from trimtab.config.schema import PreferenceConfig
+from trimtab.models.kept import TrunkCache
+from trimtab.models.packing import common_start, cut, plan
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.tokens import TextCodec, right_pad
 from trimtab.preference.dropout import Dropout
-from trimtab.preference.packing import common_start, cut, plan
 from trimtab.preference.pairs import PairScores
 from trimtab.preference.training import PairScores as UsedScores
-from trimtab.preference.trunk import TrunkCache
 from trimtab.training.precision import Precision
 from trimtab.training.supervised import fit
 from trimtab.worlds.model import build_tokenizer
@@ -272,7 +272,7 @@ def test_kept_output_of_the_shared_layers_serves_packed_and_other_rows():
     scores = PairScores(model, rows, PAD)
     first = torch.cat(scores([0, 1]))
     assert scores.computed < scores.needed([0, 1])
-    kept = scores._cache.find(rows[0][1])
+    kept = scores._shared._cache.find(rows[0][1])
     ids, mask = right_pad([rows[0][1]], PAD)
     torch.testing.assert_close(kept, model.trunk(ids, mask)[0], rtol=1e-5, atol=1e-5)
     with pytest.MonkeyPatch.context() as patch:
@@ -291,12 +291,12 @@ def test_what_is_kept_of_a_row_does_not_depend_on_who_asked_first():
         for i in order:
             scores([i])
         scores([3, 2, 1, 0])
-        kept.append([scores._cache.find(row) for pair in rows for row in pair])
+        kept.append([scores._shared._cache.find(row) for pair in rows for row in pair])
     for others in kept[1:]:
         assert all(torch.equal(a, b) for a, b in zip(kept[0], others, strict=True))
     roomless = PairScores(model, rows, PAD, cache=TrunkCache(room=0))
     got = torch.cat(roomless([0, 1, 2, 3]))
-    assert roomless._cache.find(rows[0][0]) is None
+    assert roomless._shared._cache.find(rows[0][0]) is None
     assert torch.equal(got, torch.cat(scores([0, 1, 2, 3])))
 
 

@@ -8,10 +8,10 @@ import torch
 
 from preference_training import CONFIG, base, polite_pairs
 from trimtab import preference
+from trimtab.models.kept import TrunkCache
 from trimtab.models.roles import ScalarModel
 from trimtab.models.tokens import TextCodec
 from trimtab.preference.folds import fold_of_prompts, train_fold
-from trimtab.preference.trunk import TrunkCache
 from trimtab.worlds.model import build_tokenizer
 
 

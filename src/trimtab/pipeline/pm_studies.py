@@ -16,13 +16,13 @@ from typing import Any
 from trimtab.config.schema import PreferenceConfig
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.encoder import ScoreCodec, Start
+from trimtab.models.kept import TrunkCache
 from trimtab.pipeline.build import Workshop
 from trimtab.pipeline.project import Project
 from trimtab.pipeline.runner import open_run
 from trimtab.preference.folds import FoldScores, Measured, fold_of_prompts, measure, train_fold
 from trimtab.preference.learning_curve import Forecast, forecast
 from trimtab.preference.rows import readable
-from trimtab.preference.trunk import TrunkCache
 from trimtab.runs.files import append_jsonl, read_jsonl, stable_hash
 from trimtab.runs.run import Run
 from trimtab.stats.intervals import Interval, paired_bootstrap

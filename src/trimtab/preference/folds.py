@@ -18,10 +18,10 @@ from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.figures import finite
 from trimtab.models.encoder import ScoreCodec, Start
+from trimtab.models.kept import KeptStates
 from trimtab.models.seeds import numpy_stream
 from trimtab.preference.length import LengthFigures, length_figures
 from trimtab.preference.training import train
-from trimtab.preference.trunk import KeptStates
 from trimtab.scoring import checked_scores
 from trimtab.stats.calibration import ece
 from trimtab.stats.intervals import Interval, bootstrap_mean

@@ -18,6 +18,7 @@ from trimtab.data.records import Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.encoder import ScoreCodec, ScoreModel
 from trimtab.models.heads import OVERALL, head_scores, names_of_heads
+from trimtab.models.kept import KeptStates
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.starts import load_scorer
 from trimtab.models.tokens import TextCodec, right_pad
@@ -25,7 +26,6 @@ from trimtab.preference.calibration import CALIBRATION_FILE, Calibration, sigmoi
 from trimtab.preference.heads import HeadWeights, described, mixed, named_weights
 from trimtab.preference.length import LengthFit
 from trimtab.preference.shift_reference import REFERENCE_FILE, Reference
-from trimtab.preference.trunk import KeptStates
 from trimtab.runs.files import read_json, write_json
 from trimtab.scoring import disagreement
 from trimtab.training.precision import Precision

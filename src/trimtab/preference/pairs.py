@@ -1,8 +1,9 @@
 """Scores of tokenised pairs during training: what is computed, and what is known already.
 
 A prompt that chosen and rejected begin with is computed once where the model can be run layer by layer and tokens are
-saved by it (see `packing`). The layers below the boundary are frozen, so their output for a row never changes: it is
-kept from the first pass on, as long as it fits, and later passes, and other members of an ensemble, run the top alone.
+saved by it (see `models.packing`). The layers below the boundary are frozen, so their output for a row never changes:
+it is kept from the first pass on, as long as it fits, and later passes, and other members of an ensemble, run the top
+alone.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from torch import Tensor
 
 from trimtab.models.encoder import ScoreModel
 from trimtab.models.heads import head_scores
+from trimtab.models.kept import KeptStates, SharedLayers, first_of_each
+from trimtab.models.packing import Batch, cut, plan
 from trimtab.models.roles import ScalarModel
 from trimtab.preference.dropout import Dropout
-from trimtab.preference.packing import Batch, cut, plan
-from trimtab.preference.trunk import KeptStates, TrunkCache
 
 __all__ = ["PairScores"]
 
@@ -49,9 +50,11 @@ class PairScores:
     ) -> None:
         self._model, self._pad_id, self._dropout, self._prompts = model, pad_id, dropout, prompts
         self._rows = [row for pair in rows for row in pair]
-        self._cache = cache or TrunkCache()
-        self._first = _first_of_each(self._rows)
         self._packs = isinstance(model, ScalarModel) and model.backbone.takes_pairwise_mask
+        self._shared: SharedLayers | None = None
+        if isinstance(model, ScalarModel) and model.boundary:
+            self._shared = SharedLayers(model, self._rows, pad_id, cache, packs=self._packs)
+        self._first = first_of_each(self._rows)
         self.computed = 0
         """Tokens that went through the model so far, padding included."""
 
@@ -73,7 +76,7 @@ class PairScores:
         return chosen, rejected
 
     def parts(self, pairs: Sequence[int], size: int | None) -> list[list[int]]:
-        """Places in `pairs` in parts of at most `size`, pairs of like length together; see `packing.cut`."""
+        """Places in `pairs` in parts of at most `size`, pairs of like length together; see `models.packing.cut`."""
         prompts = None if self._prompts is None else [self._prompts[i] for i in pairs]
         return cut([max(len(self._rows[2 * i]), len(self._rows[2 * i + 1])) for i in pairs], prompts, size)
 
@@ -97,7 +100,7 @@ class PairScores:
         model = self._model
         if not isinstance(model, ScalarModel):
             return model.features(batch.ids, batch.mask)
-        trunk = self._trunk(model, index, batch) if model.boundary else None
+        trunk = self._shared.output(index, batch) if self._shared is not None else None
         columns: list[list[int]] = [[] for _ in batch.ids]
         for span in batch.spans:
             columns[span.place].append(span.last)
@@ -108,47 +111,3 @@ class PairScores:
             [span.place for span in batch.spans],
             [columns[span.place].index(span.last) for span in batch.spans],
         ]
-
-    def _trunk(self, model: ScalarModel, index: Sequence[int], batch: Batch) -> Tensor:
-        """[B, L, D] the shared layers' output for a batch, put together from that for its rows."""
-        read: dict[int, Tensor] = {}
-        hidden: Tensor | None = None
-        for span in batch.spans:
-            i = self._first[index[span.row]]
-            known = self._cache.find(self._rows[i])
-            if known is None:
-                if i not in read:
-                    read |= self._read(model, i // 2)
-                known = read[i]
-            if hidden is None:
-                hidden = known.new_zeros(*batch.ids.shape, known.shape[-1])
-            hidden[span.place, : span.shared] = known[: span.shared]
-            hidden[span.place, span.start : span.end] = known[span.shared :]
-        assert hidden is not None, "a batch without rows"
-        return hidden
-
-    @torch.no_grad()
-    def _read(self, model: ScalarModel, pair: int) -> dict[int, Tensor]:
-        """Compute and keep the shared layers' output for the two rows of a pair, [L, D] by row.
-
-        A pair is read by itself and a row always in the first pair that has it: what is kept then does not depend on
-        the update that needed it first, and a resumed training goes on to the same bits.
-        """
-        index = [2 * pair, 2 * pair + 1]
-        rows = [self._rows[i] for i in index]
-        keys = [pair, pair] if self._packs else None
-        found: dict[int, Tensor] = {}
-        for batch in plan(rows, keys, model.linear.in_features, self._pad_id, model.device):
-            hidden = model.trunk(batch.ids, batch.mask, batch.positions)
-            for span in batch.spans:
-                i = index[span.row]
-                shared, rest = hidden[span.place, : span.shared], hidden[span.place, span.start : span.end]
-                found[i] = torch.cat([shared, rest])
-                if self._first[i] == i:
-                    self._cache.keep(self._rows[i], found[i])
-        return found
-
-
-def _first_of_each(rows: Sequence[Row]) -> list[int]:
-    first: dict[tuple[int, ...], int] = {}
-    return [first.setdefault(tuple(row), i) for i, row in enumerate(rows)]

@@ -18,6 +18,7 @@ from trimtab.config.schema import PreferenceConfig
 from trimtab.data.records import Pair, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.encoder import EncoderScalar, ScoreCodec, ScoreModel, Start
+from trimtab.models.kept import KeptStates, TrunkCache
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.seeds import numpy_stream, torch_stream
 from trimtab.preference.dropout import Dropout
@@ -28,9 +29,9 @@ from trimtab.preference.model import PreferenceModel
 from trimtab.preference.objective import Objective
 from trimtab.preference.pairs import PairScores
 from trimtab.preference.rows import PairRows, check_teachable, readable, row_limit
-from trimtab.preference.trunk import KeptStates, TrunkCache
 from trimtab.runs.run import Run
 from trimtab.training.precision import Precision
+from trimtab.training.splits import hold_out
 from trimtab.training.supervised import fit
 
 __all__ = ["split_by_prompt", "train"]
@@ -45,17 +46,14 @@ def split_by_prompt(pairs: Sequence[Pair], fraction: float, seed: int) -> tuple[
     Raises:
         TrimtabError: fewer than two prompts.
     """
-    keys = list(dict.fromkeys(pair.prompt.messages for pair in pairs))
-    if len(keys) < 2:
+    found = hold_out(pairs, fraction, seed, "pm")
+    if found is None:
         raise TrimtabError(
             ErrorKind.DATA,
-            f"{len(pairs)} pairs over {len(keys)} prompts cannot be split",
+            f"{len(pairs)} pairs over {len({pair.prompt.messages for pair in pairs})} prompts cannot be split",
             "label pairs of at least two prompts",
         )
-    count = min(max(1, round(fraction * len(keys))), len(keys) - 1)
-    order = numpy_stream(seed, "pm", "held-out").permutation(len(keys))
-    held_out = {keys[i] for i in order[:count]}
-    return [p for p in pairs if p.prompt.messages not in held_out], [p for p in pairs if p.prompt.messages in held_out]
+    return found
 
 
 def train(

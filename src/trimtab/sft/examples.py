@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from trimtab.data.demonstrations import Demonstration
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.seeds import numpy_stream
+from trimtab.training.splits import hold_out
 
 __all__ = ["mix", "split_by_prompt"]
 
@@ -41,19 +42,13 @@ def split_by_prompt(
     Raises:
         TrimtabError: a part is to be held out of fewer than two prompts.
     """
-    keys = list(dict.fromkeys(d.prompt.messages for d in demonstrations))
-    if fraction == 0 or not keys:
+    if fraction == 0 or not demonstrations:
         return list(demonstrations), []
-    if len(keys) < 2:
+    found = hold_out(demonstrations, fraction, seed, "sft")
+    if found is None:
         raise TrimtabError(
             ErrorKind.DATA,
             f"{len(demonstrations)} demonstrations of one prompt cannot be split",
             "set sft.validation_fraction = 0, or add demonstrations of other prompts",
         )
-    count = min(max(1, round(fraction * len(keys))), len(keys) - 1)
-    order = numpy_stream(seed, "sft", "held-out").permutation(len(keys))
-    held_out = {keys[i] for i in order[:count]}
-    return (
-        [d for d in demonstrations if d.prompt.messages not in held_out],
-        [d for d in demonstrations if d.prompt.messages in held_out],
-    )
+    return found
