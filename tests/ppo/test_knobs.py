@@ -75,6 +75,10 @@ FLIPS: dict[str, tuple[Any, dict[str, Any]]] = {
 # Settings that must not change what is learned; each is pinned by a test of its own.
 OTHERS = {
     "micro_batch_size": "test_update.py::test_micro_batches_add_up_to_the_minibatch",
+    "activation_gib": "test_memory.py",
+    "trunk_gib": "test_update.py::test_kept_output_of_the_shared_layers_changes_nothing_but_the_work",
+    "recompute": "test_memory.py",
+    "keep_best": "test_retention.py",
     "checks": "test_trainer.py::test_sampling_at_another_temperature_than_training_is_refused",
     "checkpoint_every": "below",
     "probe_prompts": "below",

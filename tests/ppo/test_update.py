@@ -68,7 +68,6 @@ def test_kept_output_of_the_shared_layers_changes_nothing_but_the_work(
 ):
     from trimtab.models.backbone import Backbone
     from trimtab.models.roles import CausalModel
-    from trimtab.ppo import experience
     from trimtab.worlds.model import build_model
 
     layers, calls = Backbone.layers, []
@@ -79,12 +78,11 @@ def test_kept_output_of_the_shared_layers_changes_nothing_but_the_work(
 
     monkeypatch.setattr(Backbone, "layers", counted)
     results, trunks = [], []
-    for budget in (experience.TRUNK_BYTES, 0):
-        monkeypatch.setattr(experience, "TRUNK_BYTES", budget)
+    for budget in (1.0, 0.0):
         shared = CausalModel(build_model(0), 1)
         shared.requires_grad_(False)
         calls.clear()
-        results.append(_weights(_train(shared, codec, few_prompts, scorer, iterations=1, **settings)))
+        results.append(_weights(_train(shared, codec, few_prompts, scorer, iterations=1, trunk_gib=budget, **settings)))
         trunks.append(sum(last > 0 and first == 0 for first, last in calls))
     for name, weight in results[1].items():
         torch.testing.assert_close(results[0][name], weight, rtol=0, atol=2e-6, msg=lambda m, n=name: f"{n}: {m}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from trimtab.config.fields import Count, Finite, Fraction, NonNegative, Point, Positive, Section, Temperature, Whole
 
 __all__ = ["PPOConfig"]
+
+_ENGINES: dict[str, JsonValue] = {"x-allowed": '"native", "transformers", "vllm" or the URL of a vLLM server'}
 
 
 class PPOConfig(Section):
@@ -26,6 +28,16 @@ class PPOConfig(Section):
     """One temperature for sampling and for every log-probability."""
     max_new_tokens: Count = 64
     """Longest response in tokens, EOS included."""
+    engine: Annotated[str, Field(pattern=r"^(native|transformers|vllm|https?://\S+)$", json_schema_extra=_ENGINES)] = (
+        "native"
+    )
+    """What samples them: our own loop, transformers' generate, vLLM in this process, or a vLLM server (see
+    engines.md)."""
+    engine_options: dict[str, bool | int | float | str] = {}
+    """vllm: arguments of `vllm.LLM`, as gpu_memory_utilization."""
+    importance_cap: Annotated[float, Field(ge=1)] | None = None
+    """Each token's policy loss is multiplied by its probability under the trainer over that under the engine, at most
+    this; none: off."""
     # what is rewarded
     reward: Annotated[str, Field(min_length=1)] | dict[str, Finite] = "preference"
     """preference, module:function, rule:name, or a table of such names with weights."""
@@ -91,8 +103,18 @@ class PPOConfig(Section):
     """Passes over each rollout."""
     minibatches: Count = 2
     """Updates an epoch; the batch is cut into this many shuffled parts."""
-    micro_batch_size: Count | None = None
-    """Responses in memory at once; gradients accumulate to exactly the minibatch's; none = the whole minibatch."""
+    micro_batch_size: Count | Literal["auto"] = "auto"
+    """Responses in memory at once; gradients accumulate to exactly the minibatch's. auto: the whole minibatch, or what
+    activation_gib holds, halved whenever memory runs out."""
+    activation_gib: Positive | None = None
+    """micro_batch_size auto: memory of a process for the activations of an update; none: on a CPU half of the
+    machine's, on a GPU what there is."""
+    trunk_gib: NonNegative = 1.0
+    """Memory for the output of the layers that all roles share (model.trainable), which then are run once an iteration;
+    where it needs more every pass runs them anew."""
+    recompute: bool = False
+    """Keep of each trained layer what it reads alone, and compute the rest again in the backward pass: less memory,
+    more time, the same gradients."""
     learning_rate: Positive = 1e-5
     """Peak learning rate of the policy."""
     learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant"
@@ -137,6 +159,9 @@ class PPOConfig(Section):
     """Iterations between checkpoints."""
     keep_checkpoints: Count = 3
     """Checkpoints kept, the newest ones; each holds the trained weights three times (with AdamW's moments)."""
+    keep_best: Annotated[str, Field(pattern=r"^-?[\w.]+(/[\w.]+)*$")] | None = None
+    """A signal, as eval/helpfulness or -eval/refusals (minus: the lower the better): the checkpoint after the iteration
+    at which it was best is kept as well, and written whether or not one was due."""
     probe_prompts: Whole = 8
     """Held-out prompts whose responses are written to samples.jsonl at every checkpoint."""
 
@@ -160,6 +185,8 @@ class PPOConfig(Section):
         return [
             (self.batch_size % self.responses_per_prompt != 0,
              f"responses_per_prompt = {self.responses_per_prompt} does not divide batch_size = {self.batch_size}"),
+            (bool(self.engine_options) and self.engine != "vllm",
+             f'engine_options have no effect with engine = "{self.engine}"'),
             (critic_free and self.responses_per_prompt < 2,
              f'advantage = "{self.advantage}" compares responses to one prompt: '
              f"responses_per_prompt must be at least 2, not {self.responses_per_prompt}"),
@@ -194,6 +221,8 @@ class PPOConfig(Section):
              "to train the policy"),
             (self.language_data is None and not self._at_default("language_coef", "language_batch_size"),
              "language_coef and language_batch_size have no effect without language_data"),
+            (self.micro_batch_size != "auto" and self.activation_gib is not None,
+             f"activation_gib has no effect with micro_batch_size = {self.micro_batch_size}: leave one of them out"),
             (isinstance(self.reward, dict) and not self.reward, "reward is an empty table: name at least one scorer"),
             (self.score_transform == "win_probability" and self.score_normalisation != "none",
              'score_transform = "win_probability" compares raw scores: score_normalisation must be "none"'),

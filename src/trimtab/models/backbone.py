@@ -9,10 +9,12 @@ few tokens go through both ways when a model is first wrapped, and must come out
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache, PreTrainedModel
 from transformers.masking_utils import create_causal_mask
 
@@ -47,6 +49,9 @@ class Backbone:
         self.body: Any = hf.base_model
         self.config = hf.config
         self.splittable: str | None = self._missing_part()
+        self.recompute = False
+        """Keep of each layer what it reads alone, and compute the rest again in the backward pass. Source: Chen et al.,
+        arXiv 1604.06174."""
 
     def _missing_part(self) -> str | None:
         parts = {"embed_tokens": nn.Embedding, "layers": nn.ModuleList, "norm": nn.Module, "rotary_emb": nn.Module}
@@ -89,8 +94,10 @@ class Backbone:
         if first >= last:
             return hidden
         attention, rotary = self.context(hidden, mask, positions)
+        again = self.recompute and torch.is_grad_enabled()
         for layer in self.body.layers[first:last]:
-            hidden = layer(
+            run = partial(checkpoint, layer, use_reentrant=False, preserve_rng_state=False) if again else layer
+            hidden = run(
                 _fit(hidden, layer), attention_mask=attention, position_embeddings=rotary, position_ids=positions
             )
         return hidden

@@ -191,17 +191,23 @@ def _pm(project: Project) -> Any:
 
 _STABILITY = {
     "score_outlier_sds", "value_warmup_iterations", "entropy_coef", "max_update_kl", "max_skipped_updates",
-    "language_data", "language_coef", "language_batch_size", "reference_share",
+    "language_data", "language_coef", "language_batch_size", "reference_share", "engine", "engine_options",
+    "importance_cap",
 }  # fmt: skip
 """Options of PPO that can be left off."""
+_HOW_MUCH_MEMORY = {"activation_gib", "trunk_gib", "recompute"}
+"""Settings of PPO that change results by rounding at most."""
 
 
 def _ppo(project: Project) -> Any:
     config = project.config
     # What is only recorded beside the training does not change it: no reason to train again.
-    unread = {"checks", "checkpoint_every", "keep_checkpoints", "probe_prompts"} | _off(config.ppo, _STABILITY)
+    unread = {"checks", "checkpoint_every", "keep_checkpoints", "keep_best", "probe_prompts", *_HOW_MUCH_MEMORY}
+    settings = config.ppo.model_dump(exclude=unread | _off(config.ppo, _STABILITY))
+    if config.ppo.micro_batch_size == "auto":
+        settings["micro_batch_size"] = None  # as it was written before sizes were found
     inputs: dict[str, Any] = {
-        "ppo": config.ppo.model_dump(exclude=unread),
+        "ppo": settings,
         "prompts": project.input_hash(config.prompts.train),
         "max_tokens": config.prompts.max_tokens,
         "code": project.code_hashes(reward_specs(project)),

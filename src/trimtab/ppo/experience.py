@@ -18,7 +18,6 @@ from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.ppo.rollout import Rollout
 
 __all__ = [
-    "TRUNK_BYTES",
     "Experience",
     "LogProbs",
     "batch_logprobs",
@@ -27,9 +26,6 @@ __all__ = [
     "build_experience",
     "response_values",
 ]
-
-TRUNK_BYTES = 2**30
-"""Most memory for the shared layers' output of one iteration; beyond it every pass computes them anew."""
 
 
 @dataclass(frozen=True)
@@ -99,15 +95,18 @@ class Experience:
 
 
 @torch.no_grad()
-def batch_trunk(policy: CausalModel, rollout: Rollout, rows: int, of: int) -> Tensor | None:
-    """Output of the shared layers [B, L, D]; None where nothing is shared or it takes more than `TRUNK_BYTES`.
+def batch_trunk(policy: CausalModel, rollout: Rollout, rows: int, of: int, most: float) -> Tensor | None:
+    """Output of the shared layers [B, L, D]; None where nothing is shared or it takes too much memory.
 
-    `rows`: responses at a time; `of`: responses of the whole iteration, of which the rollout may be a part.
+    Args:
+        rows: responses at a time.
+        of: responses of the whole iteration, of which the rollout may be a part.
+        most: bytes that it may take.
     """
     if policy.boundary == 0:
         return None
     first = policy.trunk(rollout.ids[:rows], rollout.mask[:rows])
-    if first[0].numel() * first.element_size() * of > TRUNK_BYTES:
+    if first[0].numel() * first.element_size() * of > most:
         return None
     rest = [
         policy.trunk(rollout.ids[start : start + rows], rollout.mask[start : start + rows])

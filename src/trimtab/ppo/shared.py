@@ -75,13 +75,17 @@ def evaluate(
 ) -> tuple[LogProbs, Tensor | None, Tensor | None]:
     """Log-probabilities [B, T] and raw values of all responses, and the shared layers' output where it is kept."""
     own = rollout.part(world.share(len(rollout.prompts)))
-    rows = config.micro_batch_size or len(own.prompts)
-    trunk = batch_trunk(learner.policy, own, rows, len(rollout.prompts))
-    logprobs = batch_logprobs(
-        learner.policy, learner.reference, own, config, reuse=learner.precision.dtype == "float32", rows=rows,
-        trunk=trunk,
-    )  # fmt: skip
-    values = None if learner.value is None else batch_values(learner.value, own, config, rows, trunk)
+
+    def passes(rows: int) -> tuple[LogProbs, Tensor | None, Tensor | None]:
+        trunk = batch_trunk(learner.policy, own, rows, len(rollout.prompts), config.trunk_gib * 2**30)
+        logprobs = batch_logprobs(
+            learner.policy, learner.reference, own, config, reuse=learner.precision.dtype == "float32", rows=rows,
+            trunk=trunk,
+        )  # fmt: skip
+        values = None if learner.value is None else batch_values(learner.value, own, config, rows, trunk)
+        return logprobs, values, trunk
+
+    logprobs, values, trunk = learner.memory.scoring.run(passes, len(own.prompts))
 
     def all_of(x: Tensor | None) -> Tensor | None:
         return None if x is None else world.gather(x)

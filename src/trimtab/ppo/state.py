@@ -87,6 +87,7 @@ class Checkpoints:
             "noise": learner.noise.state_dict(),
             "shaper": self._shaper.state_dict(),
             "precision": learner.precision.state_dict(),
+            "memory": learner.memory.state_dict(),
         }
 
     def take_up(self, state: Mapping[str, Any]) -> None:
@@ -103,6 +104,8 @@ class Checkpoints:
         learner.noise.load_state_dict(state["noise"])
         self._shaper.load_state_dict(state["shaper"])
         learner.precision.load_state_dict(state["precision"])
+        if "memory" in state:
+            learner.memory.load_state_dict(state["memory"])
 
 
 def stateful(callbacks: Sequence[Callback]) -> list[tuple[str, StatefulCallback]]:

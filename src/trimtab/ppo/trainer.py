@@ -32,6 +32,7 @@ from trimtab.ppo.building import language, make_controller, make_learner, warn_o
 from trimtab.ppo.checks import Checks, logprob_gap, padding_gap
 from trimtab.ppo.experience import Experience, LogProbs, build_experience
 from trimtab.ppo.measure import HeldOut, Probe, iteration_signals, peak_gib
+from trimtab.ppo.memory import make_memory, recompute
 from trimtab.ppo.rollout import PromptOrder, Rollout, encode_prompts, sample_rollout
 from trimtab.ppo.shaping import CALIBRATION_RESPONSES, ScoreShaper
 from trimtab.ppo.shared import check_shares, evaluate, fingerprint, score, told
@@ -136,10 +137,13 @@ class _Trainer:
         self.reference = policy.fork(trainable=False)
         drawn = torch_stream(seed, "value", "adapters")
         shard = parallel == "fsdp" and world.size > 1
+        widest = max(len(ids) for ids in self.prompts.ids.values())
+        memory = make_memory(config, policy, self.precision, widest, world, sharded=shard)
         self.learner = make_learner(
             config, policy, self.reference, preference, self.precision, drawn, world, shard=shard
         )
-        self.learner.keep = self._keep_batch
+        self.learner.keep, self.learner.memory = self._keep_batch, memory
+        recompute(config, self.learner.policy, self.learner.value)
         if demonstrations:
             self.learner.language, self.learner.pad_id = (
                 language(config, policy, codec, demonstrations, seed),
@@ -208,6 +212,7 @@ class _Trainer:
             checks["check/first_ratio_deviation"] = stats.first_ratio_deviation
         signals = iteration_signals(rollout, experience, logprobs, scores, shaped) | beside
         signals |= stats.signals() | checks | self.precision.signals() | self.learner.noise.signals()
+        signals |= self.learner.memory.signals(self.config)
         if self.shaper.outliers is not None:
             signals["score/outlier_fraction"] = self.shaper.outliers
         signals |= {f"{name}/learning_rate": o.last_learning_rate for name, o in self.learner.optimisers.items()}

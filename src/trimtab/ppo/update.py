@@ -26,6 +26,7 @@ from trimtab.models.language import Example, negative_log_likelihood
 from trimtab.models.logprobs import response_logprobs
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.ppo.experience import Experience, response_values
+from trimtab.ppo.memory import Memory
 from trimtab.ppo.stability import NoiseScale
 from trimtab.training.optim import Optimiser
 from trimtab.training.precision import Precision
@@ -42,7 +43,8 @@ class Learner:
     `value` is None for the critic-free advantages; `optimisers` are named `policy` and `value`; `moments` are the
     statistics of the returns where value normalisation is on; `language` draws the demonstrations of an update, by its
     number, where their loss is mixed in; `keep` puts a minibatch aside that is not finite, with the largest absolute
-    gradient of every weight; `world` are the processes that train together, `sharded` the roles split over them.
+    gradient of every weight; `world` are the processes that train together, `sharded` the roles split over them;
+    `memory` says how many responses are in memory at once.
     """
 
     policy: CausalModel
@@ -57,6 +59,7 @@ class Learner:
     noise: NoiseScale = field(default_factory=NoiseScale)
     world: World = field(default_factory=World.single)
     sharded: Sequence[Sharded[Any]] = ()
+    memory: Memory = field(default_factory=lambda: Memory(PPOConfig()))
 
 
 @dataclass
@@ -110,7 +113,7 @@ def update(
         order = torch.randperm(len(experience), generator=generator).to(experience.ids.device)
         for index in order.chunk(config.minibatches):
             pass_ = _Pass(learner, experience, index, config, beta, stats, train_policy)
-            figures = learner.world.add_up(pass_.backward(want_entropy=epoch == 0))
+            figures = learner.world.add_up(pass_.run(want_entropy=epoch == 0))
             norms = _step(pass_)
             if norms is None:
                 continue
@@ -134,15 +137,34 @@ class _Pass:
     stats: UpdateStats
     train_policy: bool
     first_norm: tuple[float, int] | None = None
-    """Norm of the policy's mean gradient over the first micro-batch, and its responses."""
+    """Norm of the policy's mean gradient over the first micro-batch (0: it has none), and its responses."""
 
-    def backward(self, *, want_entropy: bool) -> dict[str, float]:
-        """Backward passes over this process's micro-batches; figures and gradients add up over them all."""
+    def run(self, *, want_entropy: bool) -> dict[str, float]:
+        """Backward passes over this process's responses, as many at once as memory holds; figures of them all."""
+        learner, stats = self.learner, self.stats
+        own = self.index[learner.world.share(len(self.index))]
+        maxima, first = dict(stats.maxima), stats.first_ratio_deviation
+
+        def undo() -> None:
+            for optimiser in learner.optimisers.values():
+                optimiser.clear()
+            stats.maxima, stats.first_ratio_deviation, self.first_norm = dict(maxima), first, None
+
+        figures = learner.memory.update.run(lambda rows: self._backward(own, rows, want_entropy), len(own), undo)
+        if self.first_norm is not None and learner.world.size > 1:  # their mean square is the better estimate
+            norm, rows = self.first_norm
+            squares = learner.world.add_up({"square": norm * norm, "some": float(norm > 0)})
+            self.first_norm = math.sqrt(squares["square"] / max(squares["some"], 1.0)), rows
+        if self.first_norm is not None and not self.first_norm[0] > 0:
+            self.first_norm = None
+        return figures
+
+    def _backward(self, own: Tensor, rows: int, want_entropy: bool) -> dict[str, float]:
+        """Backward passes over micro-batches of `rows` of the responses `own`; gradients add up."""
         learner, config, index = self.learner, self.config, self.index
         figures: dict[str, float] = defaultdict(float)
         tokens = self.experience.response_mask[index].sum()
-        own = index[learner.world.share(len(index))]
-        parts = own.split(config.micro_batch_size or len(own))
+        parts = own.split(rows)
         for part in parts:
             batch = self.experience.rows(part, cut_padding=learner.precision.dtype == "float32")
             found: dict[str, float] = {}
@@ -167,12 +189,7 @@ class _Pass:
         norm = float(self.learner.optimisers["policy"].gradient_norm()) / self.learner.precision.loss_scale
         share = float(batch.response_mask.sum()) / float(tokens)
         # the sum over the micro-batch was divided by the tokens of all: the mean over its own is wanted
-        norm = norm / share if share > 0 else 0.0
-        if self.learner.world.size > 1:  # every process has one: their mean square is the better estimate
-            squares = self.learner.world.add_up({"square": norm * norm, "some": float(share > 0)})
-            norm = math.sqrt(squares["square"] / max(squares["some"], 1.0))
-        if norm > 0:
-            self.first_norm = norm, len(batch)
+        self.first_norm = (norm / share if share > 0 else 0.0), len(batch)
 
     def _language(self) -> dict[str, float]:
         learner = self.learner

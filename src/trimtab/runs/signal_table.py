@@ -156,6 +156,10 @@ _PPO = [
          Band(0, 0.06), "SmolLM2-135M: 1e-5 in float32, .036 in bfloat16", "logprob-mismatch"),
     _ppo("rollout/logprob_gap_max", "nats", "Largest |rollout - trainer| log-probability of a sampled token.",
          Band(0, 0.5), "SmolLM2-135M: 1e-5 in float32, .20 in bfloat16", "logprob-mismatch"),
+    _ppo("rollout/is_weight_mean", "1", "Importance weight trainer/engine of the sampled tokens, cut off at "
+         "ppo.importance_cap: mean.", Band(0.9, 1.1), "1 where engine and trainer agree", "logprob-mismatch"),
+    _ppo("rollout/is_truncated_fraction", "fraction", "Share of the sampled tokens whose importance weight was cut "
+         "off.", Band(0, 0.05), _HEURISTIC, "logprob-mismatch"),
     _ppo("check/first_ratio_deviation", "1", "Largest |ratio - 1| at the first minibatch of the iteration, before "
          "any update.", Band(0, 0.001), "the ratio is 1 by construction", "logprob-mismatch"),
     _ppo("check/padding_gap", "nats", "Largest difference of a log-probability computed padded and unpadded.",
@@ -168,6 +172,10 @@ _PPO = [
          "for word.", Band(0, 0.5), _HEURISTIC, "entropy-collapse", "no-reward-signal"),
     _ppo("group/zero_std_fraction", "fraction", "Share of prompts whose responses all have the same score.",
          Band(0, 0.5), "healthy runs .29-.40, above .5 look, above .8 critical", "no-reward-signal"),
+    _ppo("memory/micro_batch_size", "responses", "Responses that a process has in memory at once in an update: "
+         "ppo.micro_batch_size, or what was found."),
+    _ppo("memory/scoring_rows", "responses", "The same in the passes that score, where that is not all."),
+    _ppo("memory/rollout_rows", "responses", "The same while they are sampled, where that is not all."),
     _ppo("time/update_s", "s", "Time of the iteration's updates."),
     _ppo("time/synchronisation_s", "s", "Time of an iteration that a process spent communicating with the others, or "
          "waiting for them: mean over the processes, logged where there are several."),
