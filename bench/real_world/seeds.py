@@ -22,6 +22,7 @@ import torch
 
 from trimtab.evaluation.relevance import relevance
 from trimtab.models.logprobs import response_logprobs
+from trimtab.models.prompts import encode_prompts
 from trimtab.models.roles import CausalModel
 from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec
@@ -29,7 +30,7 @@ from trimtab.pipeline.build import Workshop
 from trimtab.pipeline.project import Project
 from trimtab.pipeline.runner import run_project
 from trimtab.pipeline.scaffold import init_project
-from trimtab.ppo.rollout import encode_prompts, sample_rollout
+from trimtab.ppo.rollout import sample_rollout
 from trimtab.runs.run import Run
 from trimtab.stats.intervals import bootstrap_mean
 

@@ -51,6 +51,7 @@ def policy_loss(
     clip_range: Number,
     dual_clip: Number | None = None,
     denominator: Number | Tensor | None = None,
+    importance: Float[Tensor, "B T"] | None = None,
 ) -> PolicyLoss:
     """Clipped surrogate: the mean of max(-A ratio, -A clip(ratio, 1 - eps, 1 + eps)), ratio = new / old probability.
 
@@ -66,6 +67,8 @@ def policy_loss(
         clip_range: eps, in (0, 1).
         dual_clip: c > 1; None = off.
         denominator: count of tokens of the whole minibatch, where this is a micro-batch of it; None = masked mean.
+        importance: [B, T] what each token's loss is multiplied by (see `core.importance`); no gradient; None = 1. The
+            other figures are not weighted.
 
     Returns:
         PolicyLoss.
@@ -85,6 +88,8 @@ def policy_loss(
         bound = -gain * dual_clip
         dual = (gain < 0) & (per_token > bound)
         per_token = torch.where(dual, bound, per_token)
+    if importance is not None:
+        per_token = per_token * keep(importance.detach(), mask)
     loss = masked_average(per_token, mask, denominator)
     with torch.no_grad():
         # the tokens were sampled by the old policy, which is therefore the first argument

@@ -18,7 +18,7 @@ from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.backbone import Decoder
 from trimtab.models.roles import CausalModel
 
-__all__ = ["Generated", "generate"]
+__all__ = ["Generated", "check_request", "generate", "sample_tokens", "uniform_draws"]
 
 
 class Generated(NamedTuple):
@@ -69,11 +69,9 @@ def generate(
     Raises:
         TrimtabError: temperature 0 or less, an empty prompt, or prompt with response longer than the model's context.
     """
-    _check(model, mask, max_new_tokens, temperature)
+    check_request(model, mask, max_new_tokens, temperature)
     batch, device = ids.shape[0] * responses_per_prompt, ids.device
-    number, parts = part
-    draws = torch.rand(max_new_tokens, batch * parts, dtype=torch.float64, generator=generator, device=generator.device)
-    draws = draws[:, number * batch : (number + 1) * batch].to(device)
+    draws = uniform_draws(max_new_tokens, batch, generator, part).to(device)
     ends = torch.zeros(model.vocabulary_size, dtype=torch.bool, device=device)
     ends[[i for i in eos_ids if i < model.vocabulary_size]] = True
     tokens = torch.full((max_new_tokens, batch), pad_id, device=device)
@@ -89,7 +87,7 @@ def generate(
         hidden = hidden.repeat_interleave(responses_per_prompt, 0)
         decoder.repeat(responses_per_prompt)
     for t in range(max_new_tokens):
-        token, logprob = _sample(model.lm_logits(hidden), draws[t] if rows is None else draws[t, rows], temperature)
+        token, logprob = sample_tokens(model.lm_logits(hidden), draws[t] if rows is None else draws[t, rows], temperature)
         token.masked_fill_(done, pad_id)
         logprob.masked_fill_(done, 0.0)
         now = ends[token] & ~done
@@ -116,7 +114,14 @@ def generate(
     return Generated(tokens[:width].T.contiguous(), keep, logprobs[:width].T.contiguous(), finished)
 
 
-def _sample(logits: Tensor, draws: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+def uniform_draws(steps: int, rows: int, generator: torch.Generator, part: tuple[int, int]) -> Tensor:
+    """One random number for each token that may be sampled, float64 [steps, rows]: part i of n of a batch's."""
+    number, parts = part
+    draws = torch.rand(steps, rows * parts, dtype=torch.float64, generator=generator, device=generator.device)
+    return draws[:, number * rows : (number + 1) * rows]
+
+
+def sample_tokens(logits: Tensor, draws: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """Inverse-CDF sampling: logits [B, V] and uniform draws float64 [B] -> tokens int64 [B], log-probs float32 [B]."""
     logits = logits.float()
     if temperature != 1.0:
@@ -129,7 +134,8 @@ def _sample(logits: Tensor, draws: Tensor, temperature: float) -> tuple[Tensor, 
     return token.squeeze(-1), logp.gather(-1, token).squeeze(-1)
 
 
-def _check(model: CausalModel, mask: Tensor, max_new_tokens: int, temperature: float) -> None:
+def check_request(model: CausalModel, mask: Tensor, max_new_tokens: int, temperature: float) -> None:
+    """Refuse what nothing can be sampled for: see `generate`."""
     if not temperature > 0:
         raise TrimtabError(
             ErrorKind.CONFIG,

@@ -21,7 +21,7 @@ from trimtab.models.writing import writing_weights
 if TYPE_CHECKING:
     from trimtab.models.roles import Role
 
-__all__ = ["adopt_trunk", "base_hash", "give_adapters", "save_role", "trunk_hash"]
+__all__ = ["adopt_trunk", "base_hash", "give_adapters", "save_role", "trunk_hash", "write_model"]
 
 
 def trunk_hash(role: Role) -> str:
@@ -70,14 +70,21 @@ def save_role(role: Role, directory: Path, *, pad_id: int, dtype: torch.dtype | 
         # In float32: what adapters add to a weight is mostly smaller than a step of bfloat16.
         hf = role.merged_hf(torch.float32)
         facts["base_sha256"] = base_hash(role, head=role.head is None)
-    _write(hf, directory, facts, pad_id, dtype)
+    write_model(hf, directory, facts, pad_id, dtype)
     with writing_weights(directory):
         shutil.rmtree(directory / ADAPTER, ignore_errors=True)  # of the weights that were here before
     if role.lora is not None and adapted(role.hf):
         save_adapters(role.hf, role.lora, directory / ADAPTER, {} if role.head is None else role.head)
 
 
-def _write(hf: PreTrainedModel, directory: Path, facts: dict[str, str], pad_id: int, dtype: torch.dtype | None) -> None:
+def write_model(
+    hf: PreTrainedModel, directory: Path, facts: dict[str, str], pad_id: int, dtype: torch.dtype | None
+) -> None:
+    """Write a transformers model without adapters; `facts` go into its configuration, else as `Role.save_pretrained`.
+
+    Raises:
+        TrimtabError: the disk is full, or the directory cannot be written to.
+    """
     parameters = list(hf.parameters())
     dtype = dtype or (torch.float32 if any(p.dtype == torch.float32 for p in parameters) else parameters[0].dtype)
     config = hf.config

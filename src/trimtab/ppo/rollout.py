@@ -6,22 +6,22 @@ count is told by masks made from lengths, never by comparing token ids, so a pad
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from trimtab.data.records import Prompt, Response
-from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.generation import Generated, generate
+from trimtab.models.prompts import EncodedPrompts
 from trimtab.models.roles import CausalModel
 from trimtab.models.seeds import numpy_stream
 from trimtab.models.tokens import TextCodec, left_pad
 from trimtab.training.world import World
 
-__all__ = ["EncodedPrompts", "PromptOrder", "Rollout", "encode_prompts", "sample_rollout"]
+__all__ = ["PromptOrder", "Rollout", "sample_rollout"]
 
 
 @dataclass(frozen=True)
@@ -60,38 +60,6 @@ class Rollout:
             finished=self.finished[rows],
             groups=self.groups[rows],
         )
-
-
-@dataclass(frozen=True)
-class EncodedPrompts:
-    """Prompts with their token ids, in file order."""
-
-    prompts: Sequence[Prompt]
-    ids: Mapping[str, list[int]] = field(repr=False)
-
-
-def encode_prompts(
-    prompts: Sequence[Prompt], codec: TextCodec, context: int | None, max_new_tokens: int
-) -> EncodedPrompts:
-    """Tokenise prompts once and refuse those that leave no room for a response.
-
-    Raises:
-        TrimtabError: no prompts, or a prompt longer than the model's context minus `max_new_tokens`.
-    """
-    if not prompts:
-        raise TrimtabError(ErrorKind.DATA, "there are no prompts to sample responses for", "check prompts.train")
-    ids = {}
-    for prompt in prompts:
-        tokens = codec.prompt_ids(prompt)
-        if context is not None and len(tokens) + max_new_tokens > context:
-            raise TrimtabError(
-                ErrorKind.DATA,
-                f"prompt {prompt.id!r} has {len(tokens)} tokens; with {max_new_tokens} new ones it exceeds the "
-                f"model's context of {context}",
-                "shorten the prompt or lower max_new_tokens",
-            )
-        ids[prompt.id] = tokens
-    return EncodedPrompts(list(prompts), ids)
 
 
 class PromptOrder:

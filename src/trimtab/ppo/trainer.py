@@ -25,15 +25,16 @@ from trimtab.config.schema import PPOConfig
 from trimtab.data.demonstrations import Demonstration
 from trimtab.data.records import Prompt
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.prompts import encode_prompts
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec
 from trimtab.ppo.building import language, make_controller, make_learner, warn_of_biased_penalty
 from trimtab.ppo.checks import Checks, logprob_gap, padding_gap
 from trimtab.ppo.experience import Experience, LogProbs, build_experience
-from trimtab.ppo.measure import HeldOut, Probe, iteration_signals, peak_gib
+from trimtab.ppo.measure import iteration_signals, peak_gib
 from trimtab.ppo.memory import make_memory, recompute
-from trimtab.ppo.rollout import PromptOrder, Rollout, encode_prompts, sample_rollout
+from trimtab.ppo.rollout import PromptOrder, Rollout, sample_rollout
 from trimtab.ppo.shaping import CALIBRATION_RESPONSES, ScoreShaper
 from trimtab.ppo.shared import check_shares, evaluate, fingerprint, score, told
 from trimtab.ppo.stability import keep_batch
@@ -44,6 +45,7 @@ from trimtab.runs.progress import progress
 from trimtab.runs.run import Run
 from trimtab.scoring import Scorer
 from trimtab.training.precision import Precision
+from trimtab.training.probe import HeldOut, Probe
 from trimtab.training.sharding import gathered
 from trimtab.training.world import World
 
@@ -153,7 +155,10 @@ class _Trainer:
         # a preference model that is calibrated knows what its margins mean
         self.shaper = ScoreShaper(config, self._reference_scores, getattr(scorer, "probability", None))
         self.checks = Checks(config.checks, self.precision.dtype)
-        self.probe = Probe(held_out, config, codec, policy.context_length, scorer, seed) if held_out else None
+        self.probe = None if held_out is None else Probe(
+            "ppo", held_out, policy, codec, scorer, seed, temperature=config.temperature,
+            max_new_tokens=config.max_new_tokens, samples=config.probe_prompts,
+        )  # fmt: skip
         self.checkpoints = Checkpoints(run, world, self.learner, self.controller, self.shaper)
         self.iteration = 0
         self.actions: list[dict[str, Any]] = []
