@@ -44,10 +44,11 @@ def test_start_invariants_hold_and_are_reported(base, codec, few_prompts, scorer
 
 
 def test_sampling_at_another_temperature_than_training_is_refused(base, codec, few_prompts, scorer, monkeypatch):
-    import trimtab.ppo.rollout as rollout
+    from trimtab.models.engines.protocol import NativeEngine
 
-    true = rollout.generate
-    monkeypatch.setattr(rollout, "generate", lambda *a, temperature, **k: true(*a, temperature=2 * temperature, **k))
+    true = NativeEngine.generate
+    doubled = staticmethod(lambda *a, temperature, **k: true(*a, temperature=2 * temperature, **k))
+    monkeypatch.setattr(NativeEngine, "generate", doubled)
     with pytest.raises(TrimtabError, match=r"before the first update|off 1") as caught:
         ppo.train(small(), base.fork(True), codec, few_prompts, scorer)
     assert caught.value.kind == ErrorKind.CHECK

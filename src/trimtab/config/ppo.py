@@ -35,7 +35,7 @@ class PPOConfig(Section):
     engines.md)."""
     engine_options: dict[str, bool | int | float | str] = {}
     """vllm: arguments of `vllm.LLM`, as gpu_memory_utilization."""
-    importance_cap: Annotated[float, Field(ge=1)] | None = None
+    importance_cap: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
     """Each token's policy loss is multiplied by its probability under the trainer over that under the engine, at most
     this; none: off."""
     # what is rewarded

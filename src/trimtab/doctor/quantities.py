@@ -101,6 +101,7 @@ _TABLE: tuple[tuple[str, Unit, str], ...] = (
     ("rollout/is_weight_min", _ONE, "smallest importance weight"),
     ("rollout/is_weight_max", _ONE, "largest importance weight"),
     ("rollout/is_weight_std", _ONE, "standard deviation of the importance weights"),
+    ("rollout/is_truncated_fraction", _F, "share of sampled tokens whose importance weight was cut off"),
     ("rollout/ess", _F, "effective sample size of the importance weights as a share of the samples"),
     ("rollout/chi2", _ONE, "chi-square distance of trainer and sampler"),
     ("check/first_ratio_deviation", _ONE, "largest |ratio - 1| before the first update of a batch"),

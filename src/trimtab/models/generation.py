@@ -87,7 +87,9 @@ def generate(
         hidden = hidden.repeat_interleave(responses_per_prompt, 0)
         decoder.repeat(responses_per_prompt)
     for t in range(max_new_tokens):
-        token, logprob = sample_tokens(model.lm_logits(hidden), draws[t] if rows is None else draws[t, rows], temperature)
+        token, logprob = sample_tokens(
+            model.lm_logits(hidden), draws[t] if rows is None else draws[t, rows], temperature
+        )
         token.masked_fill_(done, pad_id)
         logprob.masked_fill_(done, 0.0)
         now = ends[token] & ~done

@@ -57,6 +57,8 @@ class Experience:
     returns: Tensor | None = None
     trunk: Tensor | None = None
     """Output of the shared layers [B, L, D]: frozen, so that every role and epoch can start from it."""
+    importance: Tensor | None = None
+    """What each token's policy loss is multiplied by [B, T]; None: 1."""
 
     def __len__(self) -> int:
         return self.ids.shape[0]
@@ -91,6 +93,7 @@ class Experience:
             values=cut(self.values),
             returns=cut(self.returns),
             trunk=None if self.trunk is None else self.trunk[index, columns],
+            importance=cut(self.importance),
         )
 
 

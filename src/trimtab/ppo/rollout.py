@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from trimtab.data.records import Prompt, Response
-from trimtab.models.generation import Generated, generate
+from trimtab.models.engines.protocol import GenerationEngine, NativeEngine
+from trimtab.models.generation import Generated
 from trimtab.models.prompts import EncodedPrompts
 from trimtab.models.roles import CausalModel
 from trimtab.models.seeds import numpy_stream
@@ -97,11 +98,13 @@ def sample_rollout(
     generator: torch.Generator,
     device: torch.device,
     world: World | None = None,
+    engine: GenerationEngine | None = None,
 ) -> Rollout:
     """Sample K responses to each chosen prompt from the full softmax at `temperature`.
 
     Args:
         world: the processes that share the work, where the prompts can be parted equally; each gets the whole rollout.
+        engine: who samples; None: the native loop.
 
     Returns:
         A rollout of B = len(chosen) * K responses; responses to one prompt stand together.
@@ -110,7 +113,7 @@ def sample_rollout(
     ids, mask = ids.to(device), mask.to(device)
     world = world or World.single()
     own, parted = world.share(len(chosen)), world.parted(len(chosen))
-    out = generate(
+    out = (engine or NativeEngine()).generate(
         policy,
         ids[own],
         mask[own],

@@ -15,6 +15,7 @@ from torch import Tensor
 from trimtab.config.schema import PPOConfig
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import Role
+from trimtab.ppo.engines import samples_as_trainer
 from trimtab.ppo.experience import LogProbs, batch_logprobs, batch_trunk, batch_values
 from trimtab.ppo.rollout import Rollout
 from trimtab.ppo.update import Learner
@@ -79,8 +80,8 @@ def evaluate(
     def passes(rows: int) -> tuple[LogProbs, Tensor | None, Tensor | None]:
         trunk = batch_trunk(learner.policy, own, rows, len(rollout.prompts), config.trunk_gib * 2**30)
         logprobs = batch_logprobs(
-            learner.policy, learner.reference, own, config, reuse=learner.precision.dtype == "float32", rows=rows,
-            trunk=trunk,
+            learner.policy, learner.reference, own, config, 
+            reuse=samples_as_trainer(config, learner.precision.dtype), rows=rows, trunk=trunk,
         )  # fmt: skip
         values = None if learner.value is None else batch_values(learner.value, own, config, rows, trunk)
         return logprobs, values, trunk

@@ -7,13 +7,14 @@ iteration), so a run resumed from a checkpoint draws what the undisturbed run wo
     result = trimtab.ppo.train(PPOConfig(...), policy, codec, prompts, scorer, seed=0)
 
 With several processes (`world`) each of them calls `train`; they share the work out and end with the same weights.
-Left out on purpose: other generation engines.
+Left out on purpose: responses sampled from older weights while the policy is updated (asynchronous rollouts).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -31,6 +32,7 @@ from trimtab.models.seeds import torch_stream
 from trimtab.models.tokens import TextCodec
 from trimtab.ppo.building import language, make_controller, make_learner, warn_of_biased_penalty
 from trimtab.ppo.checks import Checks, logprob_gap, padding_gap
+from trimtab.ppo.engines import correct, make_engine, samples_as_trainer, stateless, sync
 from trimtab.ppo.experience import Experience, LogProbs, build_experience
 from trimtab.ppo.measure import iteration_signals, peak_gib
 from trimtab.ppo.memory import make_memory, recompute
@@ -105,7 +107,7 @@ def train(
         config, policy, codec, prompts, scorer, preference, run, seed, precision, held_out, demonstrations,
         world or World.single(), parallel,
     )  # fmt: skip
-    with trainer.world.guard("training"):
+    with trainer.world.guard("training"), closing(trainer.engine):
         return trainer.fit(callbacks)
 
 
@@ -134,6 +136,7 @@ class _Trainer:
         world.same("what they train", config.model_dump(mode="json") | {"seed": seed, "prompts": of_prompts})
         world.same("the policy they start from", {"weights": fingerprint(policy)})
         self.device = policy.device
+        self.engine = make_engine(config, self.precision.dtype, world, codec.pad_id, run)
         self.prompts = encode_prompts(prompts, codec, policy.context_length, config.max_new_tokens)
         self.order = PromptOrder(len(prompts), seed)
         self.reference = policy.fork(trainable=False)
@@ -157,7 +160,7 @@ class _Trainer:
         self.checks = Checks(config.checks, self.precision.dtype)
         self.probe = None if held_out is None else Probe(
             "ppo", held_out, policy, codec, scorer, seed, temperature=config.temperature,
-            max_new_tokens=config.max_new_tokens, samples=config.probe_prompts,
+            max_new_tokens=config.max_new_tokens, samples=config.probe_prompts, engine=stateless(self.engine),
         )  # fmt: skip
         self.checkpoints = Checkpoints(run, world, self.learner, self.controller, self.shaper)
         self.iteration = 0
@@ -202,6 +205,7 @@ class _Trainer:
             checks = self._check_before(rollout, logprobs)
         beta = self.controller.beta
         experience = build_experience(rollout, logprobs, shaped, values, self.config, beta, self.learner.moments, trunk)
+        experience, corrected = correct(experience, rollout, self.config)
         if self.learner.moments is not None and experience.returns is not None:
             counted = experience.returns if self.config.value == "prompt" else experience.returns[rollout.response_mask]
             self.learner.moments.update(counted)
@@ -217,7 +221,7 @@ class _Trainer:
             checks["check/first_ratio_deviation"] = stats.first_ratio_deviation
         signals = iteration_signals(rollout, experience, logprobs, scores, shaped) | beside
         signals |= stats.signals() | checks | self.precision.signals() | self.learner.noise.signals()
-        signals |= self.learner.memory.signals(self.config)
+        signals |= self.learner.memory.signals(self.config) | corrected
         if self.shaper.outliers is not None:
             signals["score/outlier_fraction"] = self.shaper.outliers
         signals |= {f"{name}/learning_rate": o.last_learning_rate for name, o in self.learner.optimisers.items()}
@@ -250,19 +254,17 @@ class _Trainer:
     def _rollout(self) -> Rollout:
         n = self.config.batch_size // self.config.responses_per_prompt
         chosen = self._prompts_at(self.iteration * n, n)
-        return self._sample(
-            self.learner.policy,
-            chosen,
-            self.config.responses_per_prompt,
-            torch_stream(self.seed, "rollout", self.iteration),
-        )
+        sync(self.engine, self.learner)
+        generator = torch_stream(self.seed, "rollout", self.iteration)
+        return self._sample(self.learner.policy, chosen, self.config.responses_per_prompt, generator)
 
     def _sample(self, model: CausalModel, prompts: Sequence[Prompt], k: int, generator: torch.Generator) -> Rollout:
+        engine = self.engine if model is self.learner.policy else stateless(self.engine)
         with self.precision.autocast():
             return sample_rollout(
                 model, self.codec, self.prompts, prompts, responses_per_prompt=k, generator=generator,
                 max_new_tokens=self.config.max_new_tokens, temperature=self.config.temperature, device=self.device,
-                world=self.world,
+                world=self.world, engine=engine,
             )  # fmt: skip
 
     def _reference_scores(self, prompts: Sequence[Prompt], n: int) -> np.ndarray:
@@ -273,7 +275,7 @@ class _Trainer:
 
     def _check_before(self, rollout: Rollout, logprobs: LogProbs) -> dict[str, float]:
         signals: dict[str, float] = {}
-        if self.precision.dtype != "float32":
+        if not samples_as_trainer(self.config, self.precision.dtype):
             mean, maximum = logprob_gap(rollout.logprobs, logprobs.old, rollout.response_mask)
             self.checks.gap(mean, maximum)
             signals |= {"rollout/logprob_gap_mean": mean, "rollout/logprob_gap_max": maximum}

@@ -224,7 +224,14 @@ def _policy_part(
         )  # fmt: skip
     mask = batch.response_mask
     out = policy_loss(
-        new.logprobs, batch.old_logprobs, batch.advantages, mask, config.clip_range, config.dual_clip, tokens
+        new.logprobs,
+        batch.old_logprobs,
+        batch.advantages,
+        mask,
+        config.clip_range,
+        config.dual_clip,
+        tokens,
+        batch.importance,
     )
     if stats.first_ratio_deviation is None:
         log_ratio = (new.logprobs.detach() - batch.old_logprobs)[mask]

@@ -13,7 +13,7 @@ from torch import Tensor
 from trimtab.core.kl import kl_estimate
 from trimtab.core.masked import masked_sum
 from trimtab.data.records import Prompt, Response
-from trimtab.models.generation import generate
+from trimtab.models.engines.protocol import GenerationEngine, NativeEngine
 from trimtab.models.logprobs import response_logprobs
 from trimtab.models.prompts import encode_prompts
 from trimtab.models.roles import CausalModel
@@ -64,6 +64,7 @@ class Probe:
         temperature: of the sampling, and of the log-probabilities that the KL is made of.
         max_new_tokens: longest response.
         samples: how many of the prompts are kept with response and KL.
+        engine: who samples; None: the native loop.
     """
 
     def __init__(
@@ -78,9 +79,11 @@ class Probe:
         temperature: float,
         max_new_tokens: int,
         samples: int,
+        engine: GenerationEngine | None = None,
     ) -> None:
         self._stage, self._held_out, self._codec, self._scorer, self._seed = stage, held_out, codec, scorer, seed
         self._temperature, self._max_new_tokens, self._kept = temperature, max_new_tokens, samples
+        self._engine = engine or NativeEngine()
         self._encoded = encode_prompts(held_out.prompts, codec, policy.context_length, max_new_tokens)
 
     def due(self, step: int, last: int) -> bool:
@@ -126,7 +129,7 @@ class Probe:
     def _sample(self, policy: CausalModel, prompts: Sequence[Prompt], generator: torch.Generator) -> _Batch:
         ids, mask = left_pad([self._encoded.ids[prompt.id] for prompt in prompts], self._codec.pad_id)
         ids, mask = ids.to(policy.device), mask.to(policy.device)
-        out = generate(
+        out = self._engine.generate(
             policy, ids, mask, max_new_tokens=self._max_new_tokens, temperature=self._temperature,
             eos_ids=self._codec.eos_ids, pad_id=self._codec.pad_id, generator=generator,
         )  # fmt: skip

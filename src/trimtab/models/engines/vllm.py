@@ -1,9 +1,9 @@
 """vLLM as an engine: in this process, or a server of its own.
 
 Both hold the policy's weights a second time. `sync` writes them as a model directory and has vLLM load that in place
-(`reload_weights`, vLLM 0.15 or later), which works for any number of vLLM's workers; then cached prefixes, which the old
-weights computed, are dropped. Sampling is told everything: the whole softmax, our EOS ids alone, and a seed for each
-prompt. vLLM batches as it likes, so equal seeds give equal responses only up to rounding.
+(`reload_weights`), which works for any number of vLLM's workers; then cached prefixes, which the old weights computed,
+are dropped. Sampling is told everything: the whole softmax, our EOS ids alone, and a seed for each prompt. vLLM batches
+as it likes, so equal seeds give equal responses only up to rounding.
 """
 
 from __future__ import annotations
@@ -184,7 +184,9 @@ class VllmEngine(_Vllm):
             )  # fmt: skip
         except (TypeError, ValueError, RuntimeError) as error:
             raise TrimtabError(
-                ErrorKind.FAILED, f"vLLM does not start: {_first_line(error)}", "see its log above, and ppo.engine_options"
+                ErrorKind.FAILED,
+                f"vLLM does not start: {_first_line(error)}",
+                "see its log above, and ppo.engine_options",
             ) from error
 
     def _respond(self, prompts: list[list[int]], seeds: list[int], settings: dict[str, Any]) -> list[_Response]:
@@ -196,9 +198,9 @@ class VllmEngine(_Vllm):
             use_tqdm=False,
         )
         return [
-            (found.token_ids, [places[token].logprob for token, places in zip(found.token_ids, found.logprobs)])
+            (one.token_ids, [at[token].logprob for token, at in zip(one.token_ids, one.logprobs, strict=True)])
             for answer in answers
-            for found in answer.outputs
+            for one in answer.outputs
         ]
 
 
