@@ -26,6 +26,7 @@ from trimtab.cli import (
     labels_io,
     output,
     pm,
+    review,
     run,
     runs,
     show,
@@ -45,7 +46,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for group in (
-    init, run, stages, pm, doctor, explain, constitution, labels, labels_io, data, runs, show, config, signals,
+    init, run, stages, pm, doctor, explain, review, constitution, labels, labels_io, data, runs, show, config, signals,
 ):  # fmt: skip
     group.register(app)
 
