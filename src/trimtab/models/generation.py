@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.backbone import Decoder
+from trimtab.models.lean_adapters import lean_adapters
 from trimtab.models.roles import CausalModel
 
 __all__ = ["Generated", "check_request", "generate", "sample_tokens", "uniform_draws"]
@@ -70,8 +71,23 @@ def generate(
         TrimtabError: temperature 0 or less, an empty prompt, or prompt with response longer than the model's context.
     """
     check_request(model, mask, max_new_tokens, temperature)
-    batch, device = ids.shape[0] * responses_per_prompt, ids.device
-    draws = uniform_draws(max_new_tokens, batch, generator, part).to(device)
+    draws = uniform_draws(max_new_tokens, ids.shape[0] * responses_per_prompt, generator, part)
+    with lean_adapters(model.hf, model.compute_dtype):
+        return _decode(model, ids, mask, draws.to(ids.device), temperature, eos_ids, pad_id)
+
+
+def _decode(
+    model: CausalModel,
+    ids: Tensor,
+    mask: Tensor,
+    draws: Tensor,
+    temperature: float,
+    eos_ids: Collection[int],
+    pad_id: int,
+) -> Generated:
+    """`draws`: float64 [T, B], the random numbers of every position of every response."""
+    (max_new_tokens, batch), device = draws.shape, ids.device
+    responses_per_prompt = batch // ids.shape[0]
     ends = torch.zeros(model.vocabulary_size, dtype=torch.bool, device=device)
     ends[[i for i in eos_ids if i < model.vocabulary_size]] = True
     tokens = torch.full((max_new_tokens, batch), pad_id, device=device)
