@@ -21,7 +21,7 @@ from trimtab.config.layout import FULL, Layout
 from trimtab.config.schema import PPOConfig, PreferenceConfig, SampleConfig, SFTConfig
 from trimtab.constitution import load_constitution
 from trimtab.data.demonstrations import Demonstration
-from trimtab.data.records import Prompt
+from trimtab.data.records import Pair, Prompt
 from trimtab.labeling import label_pairs
 from trimtab.labeling.labels import to_pairs
 from trimtab.models.loading import load_causal_lm, load_codec
@@ -96,8 +96,8 @@ def gap() -> dict[str, float]:
     return found
 
 
-def learn_preferences(labels: Labels, config: PreferenceConfig, seed: int) -> tuple[PreferenceModel, dict[str, Any]]:
-    """Sample pairs, label them by the simulated judge, train a preference model; all from this seed."""
+def labeled_pairs(labels: Labels, seed: int) -> list[Pair]:
+    """Pairs sampled from the SFT model and labeled by the simulated judge, all from this seed."""
     model, codec = base()
     training = split()[1]
     each = -(-labels.pairs // len(training))
@@ -105,7 +105,13 @@ def learn_preferences(labels: Labels, config: PreferenceConfig, seed: int) -> tu
     candidates = sampling.sample_pairs(model, codec, training[: labels.pairs // each], None, sample, seed=seed)
     constitution = load_constitution(Path(tiny_project.__file__).parent / "constitution.toml")
     judge = SimulatedJudge(labels.judge, seed=seed)
-    labeled = to_pairs(candidates, label_pairs(candidates, judge, constitution, batch_size=1024))
+    return to_pairs(candidates, label_pairs(candidates, judge, constitution, batch_size=1024))
+
+
+def learn_preferences(labels: Labels, config: PreferenceConfig, seed: int) -> tuple[PreferenceModel, dict[str, Any]]:
+    """A preference model trained on `labeled_pairs`, from this seed."""
+    model, codec = base()
+    labeled = labeled_pairs(labels, seed)
     pm = preference.train(config, model, codec, labeled, seed=seed)
     _, held_out = preference.split_by_prompt(labeled, config.validation_fraction, seed)
     metrics = preference.evaluate(pm, held_out, seed=seed)

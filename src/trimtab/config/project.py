@@ -28,6 +28,9 @@ class ProjectConfig(Section):
     processes: Count | None = None
     """Processes that PPO has to find (see distributed.md); another number is refused; none: as many as the launcher
     started."""
+    algorithm: Literal["ppo", "dpo"] = "ppo"
+    """What trains the policy that a run evaluates: ppo: reinforcement learning from a score (PPO, RLOO or GRPO:
+    ppo.advantage); dpo: the labeled pairs themselves."""
     runs: str = "runs"
     """Directory of the runs, relative to the project."""
 

@@ -11,6 +11,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, JsonValue, model_validator
 
+from trimtab.config.dpo import DPOConfig
 from trimtab.config.fields import Count, Section, Temperature
 from trimtab.config.label import JudgeTable, LabelConfig
 from trimtab.config.ppo import PPOConfig
@@ -21,6 +22,7 @@ from trimtab.config.sft import SampleConfig, SFTConfig
 __all__ = [
     "Config",
     "ConstitutionConfig",
+    "DPOConfig",
     "EvalConfig",
     "JudgeTable",
     "LabelConfig",
@@ -77,6 +79,7 @@ class Config(Section):
     label: LabelConfig = LabelConfig()
     preference: PreferenceConfig = PreferenceConfig()
     ppo: PPOConfig = PPOConfig()
+    dpo: DPOConfig = DPOConfig()
     eval: EvalConfig = EvalConfig()
     doctor: DoctorConfig = DoctorConfig()
 

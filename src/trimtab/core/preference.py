@@ -10,7 +10,7 @@ from torch.nn.functional import logsigmoid
 from trimtab.core.masked import Number
 from trimtab.errors import ErrorKind, TrimtabError
 
-__all__ = ["bradley_terry_loss", "centering_loss", "dpo_loss", "principle_losses"]
+__all__ = ["bradley_terry_loss", "centering_loss", "dpo_loss", "ipo_loss", "principle_losses"]
 
 
 def bradley_terry_loss(
@@ -40,15 +40,23 @@ def bradley_terry_loss(
     Raises:
         TrimtabError: no pairs, a label outside [0, 1], a negative weight, or a smoothing out of range.
     """
-    if chosen.numel() == 0:
+    lead = chosen.float() - rejected.float()
+    if margin is not None:
+        lead = lead - margin.float()
+    p = _labels(lead, p_chosen, label_smoothing)
+    return _mean(-(p * logsigmoid(lead) + (1 - p) * logsigmoid(-lead)), weight)
+
+
+def _labels(
+    lead: Float[Tensor, " P"], p_chosen: Float[Tensor, " P"] | None, label_smoothing: Number
+) -> Float[Tensor, " P"]:
+    """The labels that a loss goes by, smoothed; refuses what is none."""
+    if lead.numel() == 0:
         raise TrimtabError(ErrorKind.FAILED, "a preference loss over no pairs", "give at least one pair")
     if not 0 <= label_smoothing < 0.5:
         raise TrimtabError(
             ErrorKind.CONFIG, f"label_smoothing = {label_smoothing} is out of range", "it must be in [0, 0.5)"
         )
-    lead = chosen.float() - rejected.float()
-    if margin is not None:
-        lead = lead - margin.float()
     if p_chosen is None:
         p = lead.new_ones(lead.shape)
     else:
@@ -60,8 +68,11 @@ def bradley_terry_loss(
                 f"p_chosen = {float(p[~good][0])} of pair {int((~good).nonzero()[0])} is no probability",
                 "labels are in [0, 1]",
             )
-    p = (1 - label_smoothing) * p + label_smoothing * (1 - p)
-    losses = -(p * logsigmoid(lead) + (1 - p) * logsigmoid(-lead))
+    return (1 - label_smoothing) * p + label_smoothing * (1 - p)
+
+
+def _mean(losses: Float[Tensor, " P"], weight: Float[Tensor, " P"] | None) -> Float[Tensor, ""]:
+    """The weighted losses' sum over P."""
     if weight is None:
         return losses.mean()
     if not bool((weight >= 0).all()):
@@ -138,6 +149,7 @@ def dpo_loss(
     beta: Number,
     p_chosen: Float[Tensor, " P"] | None = None,
     label_smoothing: Number = 0.0,
+    weight: Float[Tensor, " P"] | None = None,
 ) -> Float[Tensor, ""]:
     """Bradley-Terry loss of the implicit scores beta (log policy - log reference).
 
@@ -151,6 +163,7 @@ def dpo_loss(
         beta: strength of the pull to the reference, positive.
         p_chosen: [P] soft labels in [0, 1]; None = all 1.
         label_smoothing: in [0, 0.5).
+        weight: as in `bradley_terry_loss`.
 
     Returns:
         Scalar, nats a pair.
@@ -162,4 +175,39 @@ def dpo_loss(
         raise TrimtabError(ErrorKind.CONFIG, f"dpo: beta = {beta} is out of range", "it must be positive")
     chosen = beta * (policy_chosen.float() - ref_chosen.detach().float())
     rejected = beta * (policy_rejected.float() - ref_rejected.detach().float())
-    return bradley_terry_loss(chosen, rejected, p_chosen=p_chosen, label_smoothing=label_smoothing)
+    return bradley_terry_loss(chosen, rejected, p_chosen=p_chosen, label_smoothing=label_smoothing, weight=weight)
+
+
+def ipo_loss(
+    policy_chosen: Float[Tensor, " P"],
+    policy_rejected: Float[Tensor, " P"],
+    ref_chosen: Float[Tensor, " P"],
+    ref_rejected: Float[Tensor, " P"],
+    beta: Number,
+    p_chosen: Float[Tensor, " P"] | None = None,
+    label_smoothing: Number = 0.0,
+    weight: Float[Tensor, " P"] | None = None,
+) -> Float[Tensor, ""]:
+    """Squared distance of the log-ratios' lead h from 1 / (2 beta), or for the other winner from -1 / (2 beta).
+
+    With a label p it is p (h - 1 / (2 beta))^2 + (1 - p) (h + 1 / (2 beta))^2: the lead stops growing where the
+    sigmoid of DPO would pull for ever. Source: Azar et al., arXiv 2310.12036, equation 17. Log-probabilities are those
+    of whole responses, as there (TRL divides them by the number of tokens).
+
+    Args:
+        policy_chosen: and all others as in `dpo_loss`.
+
+    Returns:
+        Scalar, nats^2 a pair.
+
+    Raises:
+        TrimtabError: as `dpo_loss`.
+    """
+    if not beta > 0:
+        raise TrimtabError(ErrorKind.CONFIG, f"dpo: beta = {beta} is out of range", "it must be positive")
+    lead = (policy_chosen.float() - ref_chosen.detach().float()) - (
+        policy_rejected.float() - ref_rejected.detach().float()
+    )
+    p = _labels(lead, p_chosen, label_smoothing)
+    aim = 1 / (2 * beta)
+    return _mean(p * (lead - aim).square() + (1 - p) * (lead + aim).square(), weight)

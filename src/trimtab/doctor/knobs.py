@@ -241,22 +241,27 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     # direct preference optimisation
     "dpo_learning_rate": {
+        "trimtab": "dpo.learning_rate",
         "trl-dpo": _LR, "openrlhf": "--learning_rate", "deepspeed-chat": "--learning_rate", "llama-factory": _LR,
         "nemo-rl": "policy.optimizer.kwargs.lr", "ms-swift": _LR,
     },
     "dpo_beta": {
+        "trimtab": "dpo.beta",
         "trl-dpo": "beta", "openrlhf": "--beta", "deepspeed-chat": "--beta", "llama-factory": "pref_beta",
         "nemo-rl": "dpo.reference_policy_kl_penalty", "ms-swift": "beta",
     },
     "dpo_epochs": {
+        "trimtab": "dpo.epochs",
         "trl-dpo": "num_train_epochs", "openrlhf": "--max_epochs", "deepspeed-chat": "--num_train_epochs",
         "llama-factory": "num_train_epochs", "nemo-rl": "dpo.max_num_epochs", "ms-swift": "num_train_epochs",
     },
     "dpo_label_smoothing": {
+        "trimtab": "dpo.label_smoothing",
         "trl-dpo": "label_smoothing", "openrlhf": "--label_smoothing", "deepspeed-chat": "--label_smoothing",
         "llama-factory": "dpo_label_smoothing", "ms-swift": "label_smoothing",
     },
     "dpo_sft_weight": {
+        "trimtab": "dpo.language_coef",
         "trl-dpo": "rpo_alpha", "openrlhf": "--nll_loss_coef", "llama-factory": "pref_ftx",
         "nemo-rl": "dpo.sft_loss_weight", "ms-swift": "rpo_alpha",
     },

@@ -22,6 +22,7 @@ from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.heads import OVERALL, Headed, narrow, widen
 from trimtab.models.seeds import torch_stream
 from trimtab.preference.heads import head_labels, head_names
+from trimtab.training.targets import pair_targets, pair_weights
 
 __all__ = ["Objective"]
 
@@ -45,9 +46,9 @@ class Objective:
 
     def __init__(self, config: PreferenceConfig, pairs: Sequence[Pair], tokens: Tensor | None = None) -> None:
         self.config = config
-        self.targets = torch.tensor([_target(p, config.soft_labels) for p in pairs])
+        self.targets = pair_targets(pairs, config.soft_labels)
         self.margins = torch.tensor([config.margin_coef * (p.margin or 0.0) for p in pairs])
-        self.weights = _weights(pairs)
+        self.weights = pair_weights(pairs)
         self.names = (OVERALL, *(head_names(pairs) if config.principle_heads else ()))
         self._by_principle = head_labels(pairs, self.names[1:], config.soft_labels) if self.names[1:] else None
         self._tokens = None
@@ -134,18 +135,3 @@ class Objective:
                 "length/head_correlation": float(pearson(length.detach(), tokens)),
             }
         return total, signals
-
-
-def _target(pair: Pair, soft: bool) -> float:
-    """The label to train on; a hard one says who is better, and of a tie nothing."""
-    if pair.p_chosen is None:
-        return 1.0
-    return pair.p_chosen if soft else (1.0 if pair.p_chosen > 0.5 else 0.0 if pair.p_chosen < 0.5 else 0.5)
-
-
-def _weights(pairs: Sequence[Pair]) -> Tensor:
-    """[P] the pairs' weights with mean 1, so that they change what counts and not the learning rate."""
-    weights = torch.tensor([p.weight for p in pairs])
-    if not float(weights.sum()) > 0:
-        raise TrimtabError(ErrorKind.DATA, f"all {len(pairs)} training pairs have weight 0", "give some a weight")
-    return weights / weights.mean()

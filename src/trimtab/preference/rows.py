@@ -1,4 +1,4 @@
-"""Labeled pairs as rows of tokens: which of them a preference model can read, and whether they teach it anything."""
+"""Labeled pairs as rows of tokens: which of them a preference model can read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from trimtab.config.schema import PreferenceConfig
 from trimtab.data.records import Pair
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.encoder import ScoreCodec, Start
+from trimtab.training.targets import PairRows
 
-__all__ = ["PairRows", "check_teachable", "readable", "row_limit"]
-
-PairRows = tuple[list[int], list[int]]
-"""Rows of the chosen and the rejected response, each with the prompt."""
+__all__ = ["readable", "row_limit"]
 
 
 def row_limit(config: PreferenceConfig, base: Start) -> int:
@@ -44,21 +42,3 @@ def readable(
         )
     kept = [i for i, length in enumerate(lengths) if length <= limit]
     return [pairs[i] for i in kept], [rows[i] for i in kept]
-
-
-def check_teachable(pairs: Sequence[Pair], rows: Sequence[PairRows]) -> None:
-    """Refuse training pairs of which none prefers one text to another.
-
-    Raises:
-        TrimtabError: all are ties without a margin, or have the same text twice.
-    """
-    says = [p.p_chosen != 0.5 or bool(p.margin) for p in pairs]
-    same = sum(chosen == rejected for chosen, rejected in rows)
-    if any(say and chosen != rejected for say, (chosen, rejected) in zip(says, rows, strict=True)):
-        return
-    raise TrimtabError(
-        ErrorKind.DATA,
-        f"none of {len(pairs)} training pairs prefers one response to another: {len(pairs) - sum(says)} are ties "
-        f"(p_chosen = 0.5), {same} have the same tokens as chosen and as rejected",
-        "train on pairs whose responses differ and whose labels say which is better",
-    )

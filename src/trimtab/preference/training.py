@@ -28,11 +28,12 @@ from trimtab.preference.length import fit_length, log_length
 from trimtab.preference.model import PreferenceModel
 from trimtab.preference.objective import Objective
 from trimtab.preference.pairs import PairScores
-from trimtab.preference.rows import PairRows, check_teachable, readable, row_limit
+from trimtab.preference.rows import readable, row_limit
 from trimtab.runs.run import Run
 from trimtab.training.precision import Precision
 from trimtab.training.splits import hold_out
 from trimtab.training.supervised import fit
+from trimtab.training.targets import PairRows, check_teachable
 
 __all__ = ["split_by_prompt", "train"]
 

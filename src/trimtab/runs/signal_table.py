@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 __all__ = ["ROWS", "STAGES", "Band", "Signal"]
 
-STAGES = ("sft", "sample", "label", "pm", "ppo", "eval")
+STAGES = ("sft", "sample", "label", "pm", "ppo", "dpo", "eval")
 """Stages that log signals, in the order in which they run."""
 
 
@@ -49,6 +49,12 @@ def _pm(
     key: str, unit: str, meaning: str, healthy: Band | None = None, source: str | None = None, *rules: str
 ) -> Signal:
     return Signal(key, unit, meaning, ("pm",), healthy, source, rules)
+
+
+def _dpo(
+    key: str, unit: str, meaning: str, healthy: Band | None = None, source: str | None = None, *rules: str
+) -> Signal:
+    return Signal(key, unit, meaning, ("dpo",), healthy, source, rules)
 
 
 def _label(
@@ -97,12 +103,13 @@ _PPO = [
          "rewards."),
     # KL
     Signal("kl/reference", "nats/sequence", "KL of the policy from the reference: k1 summed over response tokens, "
-           "mean over the batch. Slightly below 0 is sampling noise.", ("ppo",), Band(-1, 10), "TRL FAQ: "
+           "mean over the batch (dpo: over the held-out probe responses). Slightly below 0 is sampling noise.",
+           ("ppo", "dpo"), Band(-1, 10), "TRL FAQ: "
            "keep it between 0 and 10, warning below -1; lm-human-preferences steers to 6",
            ("kl-explosion", "negative-kl", "policy-not-moving", "over-constrained")),
-    _ppo("kl/reference_per_token", "nats/token", "k1 against the reference, mean over the response tokens of the "
-         "batch.", Band(-0.1, 0.5), "healthy public runs .03-.16, diverging ones 2.3-5.7; the bound .5 is a "
-         "heuristic", "kl-explosion", "policy-not-moving"),
+    Signal("kl/reference_per_token", "nats/token", "k1 against the reference, mean over the response tokens of the "
+           "batch (dpo: of the probe responses).", ("ppo", "dpo"), Band(-0.1, 0.5), "healthy public runs .03-.16, "
+           "diverging ones 2.3-5.7; the bound .5 is a heuristic", ("kl-explosion", "policy-not-moving")),
     _ppo("kl/reference_k3_per_token", "nats/token", "k3 against the reference (never negative, fat tail), mean "
          "over the response tokens of the batch.", Band(0, 0.5), _HEURISTIC, "kl-explosion"),
     _ppo("kl/beta", "1", "KL coefficient in force in this iteration.", None, None, "over-constrained"),
@@ -179,40 +186,42 @@ _PPO = [
     _ppo("time/update_s", "s", "Time of the iteration's updates."),
     _ppo("time/synchronisation_s", "s", "Time of an iteration that a process spent communicating with the others, or "
          "waiting for them: mean over the processes, logged where there are several."),
-    _ppo("gold/mean", "gold score", "Mean exact gold score of held-out prompts (tiny world only; nothing trains on "
-         "it).", Band(0, 1), "gold scores lie in [0, 1]", "reward-hacking"),
+    Signal("gold/mean", "gold score", "Mean exact gold score of held-out prompts (tiny world only; nothing trains on "
+           "it).", ("ppo", "dpo"), Band(0, 1), "gold scores lie in [0, 1]", ("reward-hacking",)),
 ]  # fmt: skip
 
 _RESPONSES = [
-    Signal("response/length_mean", "tokens", "Mean length of the responses, EOS included.", ("ppo", "sample", "eval"),
-           None, None, ("length-exploitation", "length-explosion", "length-collapse")),
+    Signal("response/length_mean", "tokens", "Mean length of the responses, EOS included.",
+           ("ppo", "sample", "eval", "dpo"), None, None,
+           ("length-exploitation", "length-explosion", "length-collapse")),
     Signal("response/length_std", "tokens", "Population standard deviation of the lengths.",
            ("ppo", "sample", "eval"), None, None, ("repetitive-outputs",)),
     Signal("response/length_max", "tokens", "Longest response.", ("ppo", "sample", "eval")),
     Signal("response/finished_fraction", "fraction", "Share of responses that ended with an EOS token of their own.",
-           ("ppo", "sample", "eval"), Band(0.5, 1), "cut off above .1 look, above .5 critical; short limits cut "
+           ("ppo", "sample", "eval", "dpo"), Band(0.5, 1), "cut off above .1 look, above .5 critical; short limits cut "
            "off more", ("truncated-responses", "missing-eos")),
-    Signal("response/empty_fraction", "fraction", "Share of responses without any text.", ("ppo", "sample", "eval"),
-           Band(0, 0.05), _HEURISTIC, ("length-collapse",)),
+    Signal("response/empty_fraction", "fraction", "Share of responses without any text.",
+           ("ppo", "sample", "eval", "dpo"), Band(0, 0.05), _HEURISTIC, ("length-collapse",)),
     Signal("response/distinct_2", "fraction", "Distinct word pairs over all word pairs of the batch.",
-           ("ppo", "sample", "eval"), None, None, ("repetitive-outputs", "low-diversity", "pm-narrow")),
+           ("ppo", "sample", "eval", "dpo"), None, None, ("repetitive-outputs", "low-diversity", "pm-narrow")),
     Signal("response/repetition", "fraction", "Mean share of repeated word n-grams inside a response.",
-           ("ppo", "sample", "eval"), Band(0, 0.5), _HEURISTIC, ("repetitive-outputs",)),
+           ("ppo", "sample", "eval", "dpo"), Band(0, 0.5), _HEURISTIC, ("repetitive-outputs",)),
 ]  # fmt: skip
 
 _COMMON = [
-    Signal("loss/train", "loss", "Training loss, mean since the last line.", ("pm", "sft"), None, None,
+    Signal("loss/train", "loss", "Training loss, mean since the last line.", ("pm", "sft", "dpo"), None, None,
            ("pm-overfit", "diverging-loss", "nan-inf")),
-    Signal("learning_rate", "1", "Learning rate of the last update.", ("sft", "pm")),
-    Signal("gradient_norm", "1", "Norm of the gradient before clipping, mean since the last line.", ("sft", "pm"),
+    Signal("learning_rate", "1", "Learning rate of the last update.", ("sft", "pm", "dpo")),
+    Signal("gradient_norm", "1", "Norm of the gradient before clipping, mean since the last line.",
+           ("sft", "pm", "dpo"),
            Band(0, 100), "median .1-10 usual, above 100 exploding",
            ("exploding-gradients", "no-gradient", "nan-inf")),
     Signal("tokens", "tokens", "Tokens that counted in the loss so far.", ("sft", "pm")),
-    Signal("precision/loss_scale", "1", "Loss scale of float16 training.", ("sft", "pm", "ppo"), Band(1, None), "a "
-           "scale at its minimum: gradients overflow", ("nan-inf",)),
+    Signal("precision/loss_scale", "1", "Loss scale of float16 training.", ("sft", "pm", "ppo", "dpo"),
+           Band(1, None), "a scale at its minimum: gradients overflow", ("nan-inf",)),
     Signal("precision/skipped_updates", "updates", "Updates skipped so far because a gradient was not finite; "
-           "in float16 a few at the start are the loss scale finding its level.", ("sft", "pm", "ppo"), None, None,
-           ("nan-inf",)),
+           "in float16 a few at the start are the loss scale finding its level.", ("sft", "pm", "ppo", "dpo"), None,
+           None, ("nan-inf",)),
     Signal("memory/peak_gib", "GiB", "Peak memory: of the device, or of the process on a CPU.",
            ("ppo", "sft", "pm", "sample", "label", "eval")),
     Signal("rate/response_tokens_per_s", "tokens/s", "Response tokens sampled and trained on (ppo) or sampled a "
@@ -222,24 +231,25 @@ _COMMON = [
     Signal("time/score_s", "s", "Time to score the responses.", ("ppo", "eval")),
     Signal("time/iteration_s", "s", "Time of the whole iteration, or since the last line.",
            ("ppo", "sft", "pm", "sample", "label", "eval")),
-    Signal("loss/validation", "loss", "Loss on held-out data.", ("pm", "sft"), None, None, ("pm-overfit",)),
+    Signal("loss/validation", "loss", "Loss on held-out data.", ("pm", "sft", "dpo"), None, None, ("pm-overfit",)),
 ]  # fmt: skip
 
 _PM = [
     _pm("accuracy/train", "fraction", "Share of training pairs ordered as labeled, since the last line.", None, None,
         "pm-overfit"),
-    _pm("accuracy/validation", "fraction", "Share of held-out pairs ordered as labeled; ties count one half.",
-        Band(0.62, 0.98), ".65-.80 usual on human chat pairs, under .55 failed; contrast pairs are easier",
-        "pm-low-accuracy", "pm-overfit"),
+    Signal("accuracy/validation", "fraction", "Share of held-out pairs ordered as labeled; ties count one half.",
+           ("pm", "dpo"), Band(0.62, 0.98), ".65-.80 usual on human chat pairs, under .55 failed; contrast pairs are "
+           "easier", ("pm-low-accuracy", "pm-overfit")),
     _pm("accuracy/validation_low", "fraction", "Lower end of the interval of accuracy/validation.", Band(0.5, 1),
         "an interval that holds .5 shows nothing", "pm-low-accuracy"),
     _pm("accuracy/validation_high", "fraction", "Upper end of the interval of accuracy/validation.", None, None,
         "pm-low-accuracy"),
     _pm("margin/mean", "score", "Mean score of chosen minus rejected on held-out pairs.", Band(0.05, None),
         _HEURISTIC, "pm-score-collapse"),
-    _pm("tokens/needed", "tokens/pair", "Tokens of a pair, each response read with its prompt, mean over the update."),
-    _pm("tokens/computed", "tokens/pair", "Tokens that the model computed for a pair, padding included; fewer than "
-        "needed where a prompt is computed once for both responses."),
+    Signal("tokens/needed", "tokens/pair", "Tokens of a pair, each response read with its prompt, mean over the "
+           "update.", ("pm", "dpo")),
+    Signal("tokens/computed", "tokens/pair", "Tokens that the model computed for a pair, padding included; fewer than "
+           "needed where a prompt is computed once for both responses.", ("pm", "dpo")),
     _pm("loss/principles", "nats", "Sum over the principles of the loss of each one's head, of each update's pairs "
         "(preference.principle_heads)."),
     _pm("length/score_correlation", "1", "Correlation of the score with the tokens of the response over an update "
@@ -264,6 +274,29 @@ _PM = [
     _pm("pm/score_std", "score", "Population standard deviation of the held-out responses' scores.", Band(0.05, None),
         _HEURISTIC, "pm-score-collapse"),
     _pm("pm/pairs", "pairs", "Pairs trained on so far."),
+]  # fmt: skip
+
+_DPO = [
+    _dpo("dpo/accuracy", "fraction", "Share of the update's pairs whose implicit rewards are ordered as labeled; a tie "
+         "counts one half.", None, None, "preference-overfit", "preference-not-generalising"),
+    _dpo("dpo/margin", "reward", "Implicit reward of the chosen minus that of the rejected response, mean over pairs; "
+         "0 at the start.", None, None, "likelihood-displacement", "policy-not-moving"),
+    _dpo("dpo/chosen_reward", "reward", "Beta times (policy - reference) log-probability of the chosen response, mean "
+         "over pairs.", None, None, "reference-mismatch", "likelihood-displacement"),
+    _dpo("dpo/rejected_reward", "reward", "The same of the rejected response.", None, None, "reference-mismatch"),
+    _dpo("dpo/chosen_change", "nats/sequence", "Log-probability of the chosen response less the reference's, mean over "
+         "pairs. Where it falls while the margin rises, probability goes to responses that nobody preferred.",
+         Band(-20, None), "heuristic; Razin et al. 2024 for what it means", "likelihood-displacement"),
+    _dpo("dpo/rejected_change", "nats/sequence", "The same of the rejected response."),
+    _dpo("dpo/chosen_logprob", "nats/sequence", "Log-probability of the chosen response under the policy, mean over "
+         "pairs.", None, None, "likelihood-displacement"),
+    _dpo("dpo/rejected_logprob", "nats/sequence", "The same of the rejected response."),
+    _dpo("dpo/language_loss", "nats/token", "Negative log-likelihood of the chosen response, which dpo.language_coef "
+         "adds to the loss."),
+    _dpo("held_out/dpo/margin", "reward", "dpo/margin of the held-out pairs."),
+    _dpo("held_out/dpo/chosen_change", "nats/sequence", "dpo/chosen_change of the held-out pairs.", Band(-20, None),
+         "heuristic; Razin et al. 2024 for what it means"),
+    _dpo("held_out/dpo/rejected_change", "nats/sequence", "dpo/rejected_change of the held-out pairs."),
 ]  # fmt: skip
 
 _LABEL = [
@@ -310,12 +343,12 @@ _EVAL = [
     _eval("eval/prompts", "prompts", "Held-out prompts compared."),
     _eval("eval/length_change", "tokens", "Mean length of the trained policy's responses minus the reference's.",
           None, None, "length-exploitation"),
-    Signal("eval/score", "score", "Mean raw score of the trained-on scorer over held-out responses.", ("ppo", "eval"),
-           None, None, ("reward-hacking", "reward-not-improving")),
+    Signal("eval/score", "score", "Mean raw score of the trained-on scorer over held-out responses; nothing "
+           "trains on it in dpo.", ("ppo", "dpo", "eval"), None, None, ("reward-hacking", "reward-not-improving")),
     Signal("eval/<measure>", "measure", "Mean of an independent measure over held-out responses; nothing trains on "
-           "it.", ("ppo", "eval"), None, None, ("reward-hacking", "alignment-tax")),
+           "it.", ("ppo", "dpo", "eval"), None, None, ("reward-hacking", "alignment-tax")),
     Signal("user/*", "as logged", "Anything that a user's own code logs.", STAGES),
 ]  # fmt: skip
 
-ROWS = (*_PPO, *_RESPONSES, *_COMMON, *_PM, *_LABEL, *_EVAL)
+ROWS = (*_PPO, *_RESPONSES, *_COMMON, *_PM, *_DPO, *_LABEL, *_EVAL)
 """Every row, in the order in which docs and dashboards list them."""

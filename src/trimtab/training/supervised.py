@@ -1,4 +1,4 @@
-"""The loop of the stages that learn from a fixed set of examples: SFT and the preference model.
+"""The loop of the stages that learn from a fixed set of examples: SFT, the preference model and DPO.
 
 A stage hands in its loss for a list of examples; the loop shuffles, updates, logs, checkpoints and resumes. The order
 of examples is derived from (seed, stage, epoch), so a resumed stage sees what the undisturbed one would have seen.
@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
@@ -69,8 +69,11 @@ def fit(
     member: int = 0,
     before: Callable[[int], None] | None = None,
     parts_of: PartsOf | None = None,
+    schedule: Literal["constant", "linear", "cosine"] = "linear",
+    probe: Callable[[int], Mapping[str, float]] | None = None,
+    keep: int = 1,
 ) -> list[dict[str, float]]:
-    """Train `model` in place by AdamW with a linearly falling rate; returns the logged signals of every update.
+    """Train `model` in place by AdamW; returns the logged signals of every update.
 
     Args:
         stage: name of the stage in metrics, checkpoints and progress.
@@ -86,6 +89,9 @@ def fit(
         before: called before each update with the number of updates made, such as to seed what is drawn in it.
         parts_of: cuts an update into parts, each with a backward pass of its own, which then add up to the update's
             gradient. Loss and signals must be means over the examples. None: an update is one part.
+        schedule: of the learning rate after the warm-up, see `core.schedules`.
+        probe: signals of what is only looked at, where `validate` would be called, with the number of updates made.
+        keep: checkpoints kept, the newest ones.
 
     Raises:
         TrimtabError: no examples.
@@ -95,15 +101,19 @@ def fit(
     passes = Passes((seed, stage), member, examples, recipe.batch_size, recipe.epochs, groups)
     total = passes.total
     optimiser = Optimiser(
-        model, recipe.learning_rate, total_updates=total, weight_decay=recipe.weight_decay, schedule="linear",
+        model, recipe.learning_rate, total_updates=total, weight_decay=recipe.weight_decay, schedule=schedule,
         warmup_fraction=recipe.warmup_fraction,
     )  # fmt: skip
     best = _Best(patience)
     book = None if run is None else _Book(run, stage, member)
     step, history = _resume(book, model, optimiser, precision, best, total)
+
+    def measured(at: int) -> dict[str, float]:
+        return dict({} if validate is None else validate()) | dict({} if probe is None else probe(at))
+
     with progress(total, stage if member == 0 else f"{stage} member {member}", done=step) as bar:
-        if step == 0 and validate is not None and book is not None:
-            book.log(0, validate())
+        if step == 0 and book is not None and (first := measured(0)):
+            book.log(0, first)
         while step < total and not best.given_up:
             if before is not None:
                 before(step)
@@ -113,14 +123,14 @@ def fit(
             if history and "tokens" in row:
                 row["tokens"] += history[-1]["tokens"]
             due = step == total or step % recipe.checkpoint_every == 0
-            if due and validate is not None:
-                row |= validate()
+            if due:
+                row |= measured(step)
                 best.note(row, model)
             history.append({"step": step, **row})
             if book is not None:
                 book.log(step, row)
                 if due:
-                    _checkpoint(book, model, optimiser, precision, best, step)
+                    _checkpoint(book, model, optimiser, precision, best, step, keep)
             bar.advance(1, loss=row["loss/train"])
     best.restore(model)
     return history
@@ -207,7 +217,13 @@ def _update(
 
 
 def _checkpoint(
-    book: _Book, model: Role | EncoderScalar, optimiser: Optimiser, precision: Precision, best: _Best, step: int
+    book: _Book,
+    model: Role | EncoderScalar,
+    optimiser: Optimiser,
+    precision: Precision,
+    best: _Best,
+    step: int,
+    keep: int,
 ) -> None:
     state = {
         "step": step,
@@ -217,7 +233,7 @@ def _checkpoint(
         "best": best.state_dict(),
     }
     save_checkpoint(step_path(book.checkpoints, step), state)
-    prune(book.checkpoints, keep=1)
+    prune(book.checkpoints, keep)
 
 
 def _resume(

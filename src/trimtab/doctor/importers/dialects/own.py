@@ -15,11 +15,12 @@ _ESTIMATORS = {
 _NAMES: dict[str, Meaning] = {key: to(key, _ESTIMATORS.get(key, Estimator.NONE), masked=True) for key in QUANTITIES}
 _PATTERNS = (
     (r"(?:time|rate|memory)/.+", ignore()),
-    (r"((?:score|eval|user|label|sample)/.+)", to("{0}")),
+    (r"((?:score|eval|user|label|sample|held_out)/.+)", to("{0}")),
 )
 _STAGES = {
     "ppo": (Stage.POLICY, "ppo"), "pm": (Stage.PREFERENCE_MODEL, "reward-model"), "sft": (Stage.SFT, "sft"),
-    "label": (Stage.LABEL, ""), "sample": (Stage.SAMPLE, ""), "eval": (Stage.EVALUATION, ""),
+    "dpo": (Stage.DIRECT, "dpo"), "label": (Stage.LABEL, ""), "sample": (Stage.SAMPLE, ""),
+    "eval": (Stage.EVALUATION, ""),
 }  # fmt: skip
 
 DIALECTS = tuple(

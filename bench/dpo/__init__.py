@@ -1,0 +1,1 @@
+"""Experiments and comparisons of direct preference optimisation."""
