@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache, PreTrainedModel
 from transformers.masking_utils import create_causal_mask
@@ -24,6 +25,10 @@ from trimtab.models.last_layer import last_layer
 __all__ = ["Backbone", "Decoder", "positions_of"]
 
 _PROBE_TOKENS = 6
+
+MASK_ELEMENTS = 2**26
+"""Largest attention mask [B, L, L] that is made for padding. Beyond it every row is run alone, without its padding, and
+prompts are read in pieces: a padded pair of 32k tokens would have a mask of 2 GiB, and kernels copy it as floats."""
 
 
 def positions_of(mask: Tensor) -> Tensor:
@@ -93,6 +98,8 @@ class Backbone:
         """Layers `first` to `last - 1` over a whole sequence; [B, L, D] -> [B, L, D]."""
         if first >= last:
             return hidden
+        if self.rows_alone(mask):
+            return self._by_row(hidden, mask, positions, first, last)
         attention, rotary = self.context(hidden, mask, positions)
         again = self.recompute and torch.is_grad_enabled()
         for layer in self.body.layers[first:last]:
@@ -101,6 +108,25 @@ class Backbone:
                 _fit(hidden, layer), attention_mask=attention, position_embeddings=rotary, position_ids=positions
             )
         return hidden
+
+    def rows_alone(self, mask: Tensor) -> bool:
+        """Whether the mask [B, L, L] that padded rows need would be too large: see `MASK_ELEMENTS`."""
+        if mask.ndim == 3 or self.config._attn_implementation != "sdpa":
+            return False
+        return mask.numel() * mask.shape[1] > MASK_ELEMENTS and not bool(mask.all())
+
+    def _by_row(self, hidden: Tensor, mask: Tensor, positions: Tensor, first: int, last: int) -> Tensor:
+        """As `layers`, a row at a time: without padding attention is causal, and needs no mask. Padding gives 0."""
+        found = []
+        for row, seen in enumerate(mask):
+            at = seen.nonzero()
+            start, end = (int(at[0]), int(at[-1]) + 1) if len(at) else (0, 0)
+            if end - start != len(at):
+                raise ValueError(f"row {row} has padding inside it")
+            part = (slice(row, row + 1), slice(start, end))
+            inner = self.layers(hidden[part], mask[part], positions[part], first, last) if end else hidden[part]
+            found.append(F.pad(inner, (0, 0, start, mask.shape[1] - end)))
+        return torch.cat(found)
 
     @property
     def takes_pairwise_mask(self) -> bool:
@@ -271,12 +297,32 @@ class Decoder:
         if not self.split:
             return self._plain(ids, mask, positions)
         body = self.backbone
+        if body.rows_alone(mask):
+            return self._prefill_by_pieces(ids)
         hidden = body.embed(ids)
         attention, rotary = body.context(hidden, mask, positions)
-        cosines, sines = body.body.rotary_emb(hidden, position_ids=self.positions)
-        self.rotary = cosines, sines
+        self.rotary = body.body.rotary_emb(hidden, position_ids=self.positions)
         hidden = self._layers(hidden, attention, rotary, positions)
         self.cache.length = self.width
+        return body.norm(hidden[:, -1])
+
+    def _prefill_by_pieces(self, ids: Tensor) -> Tensor:
+        """As `prefill`, so many tokens of all prompts at a time that their mask is small."""
+        body, width = self.backbone, self.width
+        size = max(1, MASK_ELEMENTS // ids.numel())
+        column = torch.arange(width, device=ids.device)
+        hidden = ids.new_empty(0)
+        for at in range(0, width, size):
+            end = min(at + size, width)
+            piece = body.embed(ids[:, at:end])
+            if self.rotary is None:
+                self.rotary = body.body.rotary_emb(piece, position_ids=self.positions)
+            own = column[at:end, None]
+            # padding sees itself alone: a softmax over nothing is NaN in some kernels
+            seen = (self.mask[:, None, :end] & (column[:end] <= own)) | (column[:end] == own)
+            rotary = self.rotary[0][:, at:end], self.rotary[1][:, at:end]
+            hidden = self._layers(piece, body.own_form(seen[:, None], piece.dtype), rotary, self.positions[:, at:end])
+            self.cache.length = end
         return body.norm(hidden[:, -1])
 
     def step(self, tokens: Tensor) -> Tensor:
