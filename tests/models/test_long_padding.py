@@ -44,9 +44,9 @@ class Largest(TorchDispatchMode):
 def test_rows_alone_give_what_a_masked_batch_gives_and_its_gradients(build, padded, monkeypatch, boundary, recompute):
     ids, mask = padded
     found = []
-    for limit in (backbone.MASK_ELEMENTS, 1):
+    roles = [CausalModel(build(), boundary).fork(trainable=True) for _ in range(2)]
+    for role, limit in zip(roles, (backbone.MASK_ELEMENTS, 1), strict=True):
         monkeypatch.setattr(backbone, "MASK_ELEMENTS", limit)
-        role = CausalModel(build(), boundary).fork(trainable=True)
         role.backbone.recompute = recompute
         logprobs = response_logprobs(role, ids, mask, WIDTH, 0.7).logprobs[mask[:, WIDTH:]]
         logprobs.sum().backward()
@@ -90,9 +90,9 @@ def test_a_prompt_read_in_pieces_is_answered_as_if_read_at_once(build, padded, m
 
 
 def test_no_mask_of_all_pairs_is_made(build, monkeypatch):
-    monkeypatch.setattr(backbone, "MASK_ELEMENTS", 2**18)
     length = 1024
     model = CausalModel(build(max_position_embeddings=length + 8)).fork(trainable=True)
+    monkeypatch.setattr(backbone, "MASK_ELEMENTS", 2**18)
     ids = torch.randint(3, 40, (2, length), generator=torch.Generator().manual_seed(0))
     mask = torch.ones_like(ids, dtype=torch.bool)
     mask[0, :300] = False
@@ -106,6 +106,7 @@ def test_no_mask_of_all_pairs_is_made(build, monkeypatch):
 def test_padding_inside_a_row_is_no_row(build, padded, monkeypatch):
     ids, mask = padded
     mask[0, 3] = False
+    model = CausalModel(build())
     monkeypatch.setattr(backbone, "MASK_ELEMENTS", 1)
     with pytest.raises(ValueError, match="row 0 has padding inside it"):
-        CausalModel(build()).hidden(ids, mask)
+        model.hidden(ids, mask)
