@@ -33,7 +33,9 @@ def print_results(found: Results) -> None:
     if not found.annotators:
         output.say("there are no votes yet: trimtab review vote PROJECT --annotator NAME")
         return
-    _preferences("asked", f"win rate of {first}", [found.overall, *found.aspects], second, first)
+    _preferences(
+        "asked", f"win rate of {first}", [found.overall, *(a for a in found.aspects if a.votes)], second, first
+    )
     if found.overall.few and found.overall.votes:
         output.say(f"note: votes on fewer than {FEW_PROMPTS} prompts: too few to tell more than a landslide")
     if review.identical:

@@ -85,7 +85,7 @@ def sit(
         session.run()
     finally:
         left = progress(store, review.name, annotator).left
-        output.say(f"\n{session.votes} votes recorded; {left} left for {annotator}")
+        output.say(f"\nvotes recorded: {session.votes}; left for {annotator}: {left}")
     return session.votes
 
 
