@@ -79,6 +79,7 @@ OTHERS = {
     "trunk_gib": "test_update.py::test_kept_output_of_the_shared_layers_changes_nothing_but_the_work",
     "recompute": "test_memory.py",
     "keep_best": "test_retention.py",
+    "end_with": "test_retention.py",
     "checks": "test_trainer.py::test_sampling_at_another_temperature_than_training_is_refused",
     "checkpoint_every": "below",
     "probe_prompts": "below",

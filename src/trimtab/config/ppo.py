@@ -162,6 +162,8 @@ class PPOConfig(Section):
     keep_best: Annotated[str, Field(pattern=r"^-?[\w.]+(/[\w.]+)*$")] | None = None
     """A signal, as eval/helpfulness or -eval/refusals (minus: the lower the better): the checkpoint after the iteration
     at which it was best is kept as well, and written whether or not one was due."""
+    end_with: Literal["last", "best"] = "last"
+    """The policy that the stage ends with: that of the last iteration, or of the checkpoint that keep_best keeps."""
     probe_prompts: Whole = 8
     """Held-out prompts whose responses are written to samples.jsonl at every checkpoint."""
 
@@ -221,6 +223,7 @@ class PPOConfig(Section):
              "to train the policy"),
             (self.language_data is None and not self._at_default("language_coef", "language_batch_size"),
              "language_coef and language_batch_size have no effect without language_data"),
+            (self.end_with == "best" and self.keep_best is None, 'end_with = "best" needs keep_best: best by what?'),
             (self.micro_batch_size != "auto" and self.activation_gib is not None,
              f"activation_gib has no effect with micro_batch_size = {self.micro_batch_size}: leave one of them out"),
             (isinstance(self.reward, dict) and not self.reward, "reward is an empty table: name at least one scorer"),

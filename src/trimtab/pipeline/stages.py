@@ -202,7 +202,9 @@ _HOW_MUCH_MEMORY = {"activation_gib", "trunk_gib", "recompute"}
 def _ppo(project: Project) -> Any:
     config = project.config
     # What is only recorded beside the training does not change it: no reason to train again.
-    unread = {"checks", "checkpoint_every", "keep_checkpoints", "keep_best", "probe_prompts", *_HOW_MUCH_MEMORY}
+    unread = {"checks", "checkpoint_every", "keep_checkpoints", "probe_prompts", *_HOW_MUCH_MEMORY}
+    if config.ppo.end_with == "last":
+        unread |= {"keep_best", "end_with"}
     settings = config.ppo.model_dump(exclude=unread | _off(config.ppo, _STABILITY))
     if config.ppo.micro_batch_size == "auto":
         settings["micro_batch_size"] = None  # as it was written before sizes were found

@@ -162,6 +162,7 @@ def run_ppo(shop: Workshop) -> Result:
         "stopped": result.stopped,
         "score": {"first": result.history[0]["score/mean"], "last": last["score/mean"]},
         "kl": last["kl/reference"],
+        **({} if result.best is None else {"best": result.best}),
         **how_scored(shop.project, pm),
     }
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trimtab.core.controllers import KLController
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.ppo.retention import Best
 from trimtab.ppo.shaping import ScoreShaper
 from trimtab.ppo.update import Learner
 from trimtab.runs.callbacks import Callback, StatefulCallback
 from trimtab.runs.run import Run
-from trimtab.training.checkpoint import latest_checkpoint, load_checkpoint, prune, save_checkpoint, step_path
+from trimtab.training.checkpoint import (
+    checkpoints,
+    latest_checkpoint,
+    load_checkpoint,
+    prune,
+    save_checkpoint,
+    step_path,
+)
 from trimtab.training.sharding import load_state, whole_state
 from trimtab.training.world import World
 
@@ -33,22 +42,56 @@ class Checkpoints:
         learner: models, optimisers, statistics.
         controller: of beta.
         shaper: of scores.
+        best: whose checkpoint is kept beside the newest.
     """
 
     def __init__(
-        self, run: Run | None, world: World, learner: Learner, controller: KLController, shaper: ScoreShaper
-    ) -> None:
+        self, run: Run | None, world: World, learner: Learner, controller: KLController, shaper: ScoreShaper,
+        best: Best | None = None,
+    ) -> None:  # fmt: skip
+        self._best = best
         self._directory = None if run is None else run.checkpoint_dir(_STAGE)
         self._world, self._learner, self._controller, self._shaper = world, learner, controller, shaper
 
-    def save(self, step: int, rest: Mapping[str, Any], keep: int) -> None:
-        """Write the checkpoint of `step`, `rest` beside what was learnt, and remove all but the newest `keep`."""
+    def save(self, step: int, rest: Mapping[str, Any], keep: int, history: Sequence[Mapping[str, float]] = ()) -> None:
+        """Write the checkpoint of `step`, `rest` beside what was learnt; remove all but the newest `keep` and the best.
+
+        `rest` holds the `actions` taken, `history` the signals of the iterations.
+        """
         if self._directory is None:
             return
         state = self._learning_state() | dict(rest)
         if self._world.first:
             save_checkpoint(step_path(self._directory, step), state)
-            prune(self._directory, keep)
+            best = self.best(history, rest.get("actions", ()))
+            if self._best is not None and best is None:
+                warnings.warn(
+                    f"ppo.keep_best: {self._best.key} was not measured after any iteration with a checkpoint so far",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            prune(self._directory, keep, spare=frozenset(() if best is None else (best,)))
+
+    def best(
+        self, history: Sequence[Mapping[str, float]], actions: Sequence[Mapping[str, Any]], now: int | None = None
+    ) -> int | None:
+        """The step of the best checkpoint, as if there were one of the step `now`, too; None: there is none.
+
+        Where the answer decides what all processes do, they ask `told_best`.
+        """
+        if self._best is None or self._directory is None:
+            return None
+        steps = {step for step, _ in checkpoints(self._directory)} | ({now} if now is not None else set())
+        return self._best.step(history, steps, actions)
+
+    def told_best(
+        self, history: Sequence[Mapping[str, float]], actions: Sequence[Mapping[str, Any]], now: int | None = None
+    ) -> int | None:
+        """`best` as process 0 finds it."""
+        if self._best is None:
+            return None
+        found: int | None = self._world.tell(self.best(history, actions, now) if self._world.first else None)
+        return found
 
     def latest(self) -> dict[str, Any] | None:
         """The newest checkpoint's content; None where there is none."""

@@ -36,6 +36,7 @@ from trimtab.ppo.engines import correct, make_engine, samples_as_trainer, statel
 from trimtab.ppo.experience import Experience, LogProbs, build_experience
 from trimtab.ppo.measure import iteration_signals, peak_gib
 from trimtab.ppo.memory import make_memory, recompute
+from trimtab.ppo.retention import best_by
 from trimtab.ppo.rollout import PromptOrder, Rollout, sample_rollout
 from trimtab.ppo.shaping import CALIBRATION_RESPONSES, ScoreShaper
 from trimtab.ppo.shared import check_shares, evaluate, fingerprint, score, told
@@ -56,12 +57,16 @@ __all__ = ["RUNTIME_KNOBS", "HeldOut", "PPOResult", "train"]
 
 @dataclass
 class PPOResult:
-    """The trained policy, the value model (None for critic-free advantages) and the signals of every iteration."""
+    """The trained policy, the value model (None for critic-free advantages) and the signals of every iteration.
+
+    `stopped`: why before the last one; `best`: whose weights these are, where they are not the last.
+    """
 
     policy: CausalModel
     value: ScalarModel | None
     history: list[dict[str, float]] = field(default_factory=list)
     stopped: str | None = None
+    best: int | None = None
 
 
 def train(
@@ -162,7 +167,8 @@ class _Trainer:
             "ppo", held_out, policy, codec, scorer, seed, temperature=config.temperature,
             max_new_tokens=config.max_new_tokens, samples=config.probe_prompts, engine=stateless(self.engine),
         )  # fmt: skip
-        self.checkpoints = Checkpoints(run, world, self.learner, self.controller, self.shaper)
+        best = best_by(config, held_out)
+        self.checkpoints = Checkpoints(run, world, self.learner, self.controller, self.shaper, best)
         self.iteration = 0
         self.actions: list[dict[str, Any]] = []
         self.result = PPOResult(policy, self.learner.value)
@@ -172,7 +178,7 @@ class _Trainer:
     def fit(self, callbacks: Sequence[Callback]) -> PPOResult:
         self._resume(callbacks)
         self.shaper.calibrate(self._prompts_at(0, min(CALIBRATION_RESPONSES, len(self.prompts.prompts))))
-        quiet = None if self.world.first else True
+        quiet, every = None if self.world.first else True, self.config.checkpoint_every
         with progress(self.config.iterations, "ppo", done=self.iteration, quiet=quiet) as bar:
             if self.iteration == 0:
                 self._measure(0, {})
@@ -183,9 +189,13 @@ class _Trainer:
                 self._log(signals)
                 self._ask(callbacks, signals)
                 last = self.iteration == self.config.iterations or self.result.stopped is not None
-                if last or self.iteration % self.config.checkpoint_every == 0:
+                best = self.checkpoints.told_best(self.result.history, self.actions, self.iteration)
+                if last or self.iteration in (best, self.iteration // every * every):
                     self._checkpoint(callbacks)
                 bar.advance(1, score=signals["score/mean"], kl=signals["kl/reference"])
+        if self.config.end_with == "best":
+            self.result.best = self.checkpoints.told_best(self.result.history, self.actions)
+            self.checkpoints.roll_back(self.result.best)
         for sharded, plain in zip(self.learner.sharded, ("policy", "value"), strict=False):
             setattr(self.result, plain, sharded.restore())
         if self.config.reference_share:
@@ -323,7 +333,7 @@ class _Trainer:
                 self._act(action)
 
     def _act(self, action: Action) -> None:
-        self.actions.append({"step": self.iteration, **action.to_dict()})
+        self.actions.append({**action.to_dict(), "after": self.iteration})
         if action.kind == "stop":
             self.result.stopped = action.reason or "stopped by a callback"
         elif action.kind == "rollback":
@@ -360,7 +370,7 @@ class _Trainer:
             "stopped": self.result.stopped,
             "callbacks": {key: callback.state_dict() for key, callback in stateful(callbacks)},
         }
-        self.checkpoints.save(self.iteration, rest, self.config.keep_checkpoints)
+        self.checkpoints.save(self.iteration, rest, self.config.keep_checkpoints, self.result.history)
 
     def _resume(self, callbacks: Sequence[Callback]) -> None:
         state = self.checkpoints.latest()
