@@ -41,6 +41,7 @@ class StageChoice(StrEnum):
     LABEL = "label"
     PM = "pm"
     PPO = "ppo"
+    DPO = "dpo"
     EVAL = "eval"
     REPORT = "report"
 

@@ -50,7 +50,7 @@ def run(
     as_json: JsonOutput = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run the stages that are out of date: sft, sample, label, pm, ppo, eval, report.
+    """Run the stages that are out of date: sft, sample, label, pm, ppo or dpo, eval, report.
 
     An interrupted run goes on where it stopped. Under torchrun the policy is trained by all processes.
     """

@@ -1,4 +1,4 @@
-"""One command a stage: `sft`, `sample`, `label`, `ppo`, `eval`, `report` (and, in `pm.py`, `pm train`)."""
+"""One command a stage: `sft`, `sample`, `label`, `ppo`, `dpo`, `eval`, `report` (and, in `pm.py`, `pm train`)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ _HELP: dict[StageName, str] = {
     "sample": "Sample pairs of responses to be compared.",
     "label": "",  # has options of its own
     "ppo": "Train the policy with PPO, RLOO or GRPO.",
+    "dpo": "Train the policy with DPO, on the labeled pairs themselves.",
     "eval": "Compare the trained policy with the reference on held-out prompts.",
     "report": "Write report.html and print what it says.",
 }
@@ -60,12 +61,21 @@ def stage(stage_name: StageName, project: Path, name: str, settings: list[str], 
 
     began = time.time()
     opened = Project.open(project, settings)
+    setting = opened.config.project.algorithm
+    chosen = any(item.partition("=")[0].strip() == "project.algorithm" for item in settings)
+    if stage_name in ("ppo", "dpo") and setting != stage_name and not chosen:
+        opened = Project.open(project, [f"project.algorithm={stage_name}", *settings])
     with together(opened) if stage_name == "ppo" else nullcontext() as world:
         if world is not None and not world.first:
             output.set_quiet(True)
             follow(opened, world)
             return
         run = run_stage(opened, stage_name, name, again=again, say=output.say, world=world)
+    if opened.config.project.algorithm != setting:
+        output.say(
+            f'note: run, eval and report go by project.algorithm = "{setting}"; for this policy set it to '
+            f'"{stage_name}", in trimtab.toml or with --set'
+        )
     record = run.stage(stage_name)
     result = read_json(run.artifact(stage_name) / "result.json")
     if as_json:

@@ -22,6 +22,14 @@ _TINY: dict[str, dict[str, Any]] = {
         "value_learning_rate": 1e-3,
         "checkpoint_every": 20,
     },
+    "dpo": {
+        "epochs": 3,
+        "batch_size": 64,
+        "learning_rate": 1e-3,
+        "max_tokens": 48,
+        "checkpoint_every": 20,
+        "max_new_tokens": 16,
+    },
     "eval": {"responses_per_prompt": 4, "max_new_tokens": 16, "measures": ["gold"]},
 }
 
@@ -53,6 +61,13 @@ _DEMO: dict[str, dict[str, Any]] = {
         "beta": 0.05,
         "learning_rate": 1.2e-4,
         "checkpoint_every": 4,
+    },
+    "dpo": {
+        "epochs": 2,
+        "learning_rate": 1e-4,
+        "checkpoint_every": 13,
+        "temperature": 0.8,
+        "max_new_tokens": 48,
     },
     "eval": {
         "temperature": 0.8,

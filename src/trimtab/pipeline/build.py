@@ -18,6 +18,7 @@ from trimtab.labeling.budget import Budget
 from trimtab.labeling.judges import load_panel
 from trimtab.labeling.protocol import Judge
 from trimtab.models.encoder import ScoreCodec, Start
+from trimtab.models.heads import untie
 from trimtab.models.loading import load_causal_lm, load_codec, pick_device
 from trimtab.models.roles import CausalModel
 from trimtab.models.seeds import torch_stream
@@ -66,6 +67,8 @@ class Workshop:
         config = self.project.config
         hf = build_model(config.project.seed).to(self.precision.device, self.precision.torch_dtype)
         layout = config.model.layout
+        if layout.head:
+            untie(hf)
         model = CausalModel(hf, layout.boundary(int(hf.config.num_hidden_layers)), lora=layout.lora)
         model.requires_grad_(False)
         return model, TextCodec(build_tokenizer(), config.model.chat_template)
@@ -103,8 +106,8 @@ class Workshop:
         return pairs + as_human(self.project.human_pairs, config.human_weight, {pair.id for pair in pairs})
 
     def policy(self, onto: CausalModel | None = None) -> tuple[CausalModel, TextCodec]:
-        """The policy that PPO trained, frozen; what it has in common with `onto` is in memory once."""
-        return self._trained("ppo", onto)
+        """The policy that was trained, frozen; what it has in common with `onto` is in memory once."""
+        return self._trained(self.project.config.project.algorithm, onto)
 
     def adapters(self, role: str) -> torch.Generator:
         """What draws the new adapters of a role."""

@@ -51,7 +51,7 @@ def check(project: Project, stages: Collection[StageName], say: Callable[[str], 
     _check_scorers(project)
     if "label" in stages:
         check_panel(config.label, project.directory)
-    if {"pm", "ppo"} & set(stages):
+    if {"pm", "ppo", "dpo"} & set(stages):
         _check_preference(project, stages, say)
     by_itself = set(stages) <= {"pm", "report"} and config.preference.data is not None
     if by_itself and config.preference.backbone is not None:
@@ -74,13 +74,13 @@ def check(project: Project, stages: Collection[StageName], say: Callable[[str], 
 
 
 def _check_preference(project: Project, stages: Collection[StageName], say: Callable[[str], None]) -> None:
-    """What the preference model is trained on, and on what it stands."""
+    """What the preference model, or the policy itself, is trained on, and on what the model stands."""
     config = project.config
-    if "pm" in stages:
-        if config.preference.backbone is not None:
-            check_backbone(
-                model_name(project, config.preference.backbone), config.model.chat_template, config.preference.layers
-            )
+    if "pm" in stages and config.preference.backbone is not None:
+        check_backbone(
+            model_name(project, config.preference.backbone), config.model.chat_template, config.preference.layers
+        )
+    if {"pm", "dpo"} & set(stages):
         _ = project.human_pairs
         same = sum(pair.chosen.text == pair.rejected.text for pair in project.preference_pairs)
         if same:
@@ -142,9 +142,11 @@ def _check_files(
     if "ppo" in stages:
         _ = project.language_demonstrations
     drafts = config.sft.max_new_tokens if "sft" in stages and config.sft.source == "constitution" else 0
+    by_ppo = config.project.algorithm == "ppo"
+    rollouts, probes = (config.ppo.max_new_tokens,) * 2 if by_ppo else (0, config.dpo.max_new_tokens)
     longest = {
-        config.prompts.train: max(config.sample.max_new_tokens, config.ppo.max_new_tokens, drafts),
-        config.prompts.held_out: max(config.eval.max_new_tokens, config.ppo.max_new_tokens),
+        config.prompts.train: max(config.sample.max_new_tokens, rollouts, drafts),
+        config.prompts.held_out: max(config.eval.max_new_tokens, probes),
     }
     files = {config.prompts.train: project.prompts, config.prompts.held_out: project.held_out_prompts}
     for name, prompts in files.items():

@@ -111,7 +111,8 @@ def run_stage(
     states = _by_name(plan(project, _look(project, name), stage))
     state = states[stage]
     if not state.needed:
-        raise TrimtabError(ErrorKind.USAGE, f"stage {stage} is {state.why}", "see ppo.reward")
+        settings = "ppo.reward" if stage == "pm" else "project.algorithm, ppo.reward and preference.data"
+        raise TrimtabError(ErrorKind.USAGE, f"stage {stage} is {state.why}", f"see {settings}")
     _require_before(states, stage, _command(project, name))
     if not state.up_to_date or again:
         preflight(project, [stage], say)
@@ -171,8 +172,8 @@ def _require_before(states: dict[StageName, StageState], stage: StageName, comma
 
 
 def _prepare(project: Project, run: Run, stage: StageName, say: Say) -> None:
-    """What has to be put right before a stage is planned: the calibration is part of what PPO depends on."""
-    if stage == "ppo":
+    """What has to be put right before a stage is planned: the calibration is part of what the score depends on."""
+    if stage == "ppo" or (stage == "eval" and project.config.project.algorithm == "dpo"):
         from trimtab.pipeline.calibrations import renew_calibration
 
         renew_calibration(project, run, say)

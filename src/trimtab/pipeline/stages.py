@@ -29,7 +29,7 @@ __all__ = [
     "wants_preference_model",
 ]
 
-StageName = Literal["sft", "sample", "label", "pm", "ppo", "eval", "report"]
+StageName = Literal["sft", "sample", "label", "pm", "ppo", "dpo", "eval", "report"]
 
 _FORMAT = 1
 """Raised when a change of the code makes old artifacts unusable."""
@@ -77,15 +77,21 @@ def wants_preference_model(project: Project) -> bool:
 
 
 def _needs(project: Project, name: StageName) -> bool:
-    has_data = project.config.preference.data is not None
+    algorithm, has_data = project.config.project.algorithm, project.config.preference.data is not None
+    if name in ("ppo", "dpo"):
+        return name == algorithm
     if name in ("sample", "label"):
-        return wants_preference_model(project) and not has_data
-    return name != "pm" or has_data or wants_preference_model(project)
+        return not has_data and (wants_preference_model(project) or algorithm == "dpo")
+    return name != "pm" or wants_preference_model(project) or (has_data and algorithm == "ppo")
 
 
 def after(project: Project, name: StageName) -> tuple[StageName, ...]:
-    """The stages whose results a stage reads; a preference model trained on a file reads no labels."""
+    """The stages whose results a stage reads; what is trained on a file of pairs reads no labels."""
     config = project.config.preference
+    if name == "eval" and project.config.project.algorithm == "dpo":
+        return ("dpo", "pm")  # the preference model is a measure there
+    if name == "dpo" and config.data is not None:
+        return ("sft",)
     if name != "pm" or config.data is None:
         return STAGES[name].after
     return ("sft",) if project.fine_tunes and config.backbone is None else ()
@@ -101,8 +107,9 @@ def reads_calibration(project: Project) -> bool:
 def _base(project: Project) -> dict[str, Any]:
     """The model before any training."""
     config = project.config
+    unread = {"parallel"} | _off(config.model, {"train_head"})  # the first changes no result
     return {
-        "model": config.model.model_dump(exclude={"parallel"}),  # changes no result
+        "model": config.model.model_dump(exclude=unread),
         "files": project.model_stamp(config.model.name),
         "seed": config.project.seed,
     }
@@ -216,6 +223,13 @@ def _ppo(project: Project) -> Any:
     }
     if config.ppo.language_data is not None:
         inputs["language"] = project.input_hash(config.ppo.language_data)
+    return inputs | _score(project)
+
+
+def _score(project: Project) -> dict[str, Any]:
+    """The settings that say what the preference model's score is, where they are not as ever."""
+    config = project.config
+    inputs: dict[str, Any] = {}
     if config.preference.members > 1 and wants_preference_model(project):
         inputs["members"] = config.preference.model_dump(include=_COMBINATION)
     if config.preference.head_weights != "overall" and wants_preference_model(project):
@@ -223,13 +237,28 @@ def _ppo(project: Project) -> Any:
     return inputs
 
 
+def _dpo(project: Project) -> Any:
+    config = project.config
+    unread = {"keep_checkpoints", "probe_prompts", "temperature", "max_new_tokens"}
+    if config.dpo.patience is None:  # else it says when training may stop
+        unread.add("checkpoint_every")
+    named = {"data": config.preference.data, "human": config.preference.human}
+    files = {name: project.input_hash(path) for name, path in named.items() if path is not None}
+    weight = {"human_weight": config.preference.human_weight} if config.preference.human is not None else {}
+    return {"dpo": config.dpo.model_dump(exclude=unread), **files, **weight}
+
+
 def _eval(project: Project) -> Any:
     config = project.config
-    return {
+    inputs = {
         "eval": config.eval.model_dump(),
         "prompts": project.input_hash(config.prompts.held_out),
         "code": project.code_hashes(config.eval.measures),
     }
+    if config.project.algorithm == "dpo":  # what PPO would have been trained on is one of the measures
+        code = project.code_hashes(reward_specs(project))
+        inputs["measured"] = {"reward": config.ppo.reward, "code": code, **_score(project)}
+    return inputs
 
 
 STAGES: dict[StageName, Stage] = {
@@ -240,6 +269,7 @@ STAGES: dict[StageName, Stage] = {
         Stage("label", "label the pairs by the constitution", ("sample",), _label),
         Stage("pm", "train and measure the preference model", ("label",), _pm),
         Stage("ppo", "train the policy", ("sft", "pm"), _ppo),
+        Stage("dpo", "train the policy on the pairs themselves", ("sft", "label"), _dpo),
         Stage("eval", "compare policy and reference on held-out prompts", ("ppo",), _eval),
         Stage("report", "write report.html", ("eval",), lambda project: None),
     )
@@ -257,7 +287,7 @@ def plan(project: Project, run: Run | None, until: StageName = "report") -> Plan
         attempts = [run.stage(b).attempt if run is not None else 0 for b in before]
         above = [[fingerprints[b], attempt] for b, attempt in zip(before, attempts, strict=True)]
         mine = [_FORMAT, stage.name, stage.inputs(project) if needed else None, above]
-        if stage.name == "ppo":
+        if stage.name == "ppo" or (stage.name == "eval" and project.config.project.algorithm == "dpo"):
             mine += _calibration(project, run)
         fingerprint = stable_hash(mine)
         if needed:
@@ -269,7 +299,7 @@ def plan(project: Project, run: Run | None, until: StageName = "report") -> Plan
 
 
 def _calibration(project: Project, run: Run | None) -> list[Any]:
-    """What PPO reads of the preference model's calibration; nothing where it reads none."""
+    """What is read of the preference model's calibration; nothing where none is read."""
     scaled = project.config.preference.calibrated_score
     if not reads_calibration(project):
         return []
@@ -288,8 +318,7 @@ def _state(
     there = run is not None and (run.artifact(stage.name) / "result.json").is_file()
     current = same and status == StageStatus.DONE and there and not stale_before
     if not needed:
-        labeled = project.config.preference.data is not None
-        why = f"not needed: {'preference.data is labeled' if labeled else 'the reward has no preference model in it'}"
+        why = f"not needed: {_why_not(project, stage.name)}"
     elif current:
         why = "up to date"
     elif status == StageStatus.PENDING:
@@ -304,3 +333,10 @@ def _state(
         why = f"{status}; goes on from its last checkpoint"
     follows = after(project, stage.name)
     return StageState(stage.name, stage.purpose, follows, fingerprint, needed, status, current, why)
+
+
+def _why_not(project: Project, name: StageName) -> str:
+    if name in ("ppo", "dpo"):
+        return f'project.algorithm = "{project.config.project.algorithm}"'
+    labeled = name != "pm" and project.config.preference.data is not None
+    return "preference.data is labeled" if labeled else "the reward has no preference model in it"

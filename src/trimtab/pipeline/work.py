@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from trimtab import ppo, preference, sampling, sft
+from trimtab import dpo, ppo, preference, sampling, sft
 from trimtab.data.pairs import candidate_record, read_candidates, write_candidates, write_pairs
 from trimtab.evaluation import win_rate
 from trimtab.models.roles import ScalarModel
@@ -26,6 +26,7 @@ from trimtab.pipeline.stages import StageName, wants_preference_model
 from trimtab.pipeline.watching import watchers
 from trimtab.preference.shift_reference import Reference, reference_of
 from trimtab.runs.files import append_jsonl, read_jsonl
+from trimtab.runs.manifest import StageStatus
 from trimtab.runs.progress import counter
 
 __all__ = ["WORK"]
@@ -57,13 +58,13 @@ def run_sft(shop: Workshop) -> Result:
     }
 
 
-def _validation(shop: Workshop, stage: Literal["sft", "pm"]) -> Result:
+def _validation(shop: Workshop, stage: Literal["sft", "pm", "dpo"]) -> Result:
     """The validation loss of the weights that were kept (of an ensemble: the first member's), where it was measured."""
     rows = [row for row in shop.run.metrics(stage) if row["step"] > 0 and "loss/validation" in row]
     if not rows:
         return {}
     config = shop.project.config
-    patience = config.sft.patience if stage == "sft" else config.preference.patience
+    patience = {"sft": config.sft.patience, "pm": config.preference.patience, "dpo": config.dpo.patience}[stage]
     kept = rows[-1] if patience is None else min(rows, key=lambda row: row["loss/validation"])
     return {"validation_loss": kept["loss/validation"], "at_update": kept["step"], "updates": rows[-1]["step"]}
 
@@ -167,6 +168,35 @@ def run_ppo(shop: Workshop) -> Result:
     }
 
 
+def run_dpo(shop: Workshop) -> Result:
+    config = shop.project.config
+    reference, codec = shop.reference()
+    policy = reference.fork(trainable=True, generator=shop.adapters("policy"))
+    pairs = given = shop.training_pairs()
+    if config.dpo.too_long == "drop":
+        pairs, _ = dpo.readable(config.dpo, policy, codec, given)
+    there = shop.run.stage("pm").status == StageStatus.DONE and wants_preference_model(shop.project)
+    beside = {measure.name: measure for measure in measures(shop.project)}
+    probes = shop.project.held_out_prompts[: config.dpo.probe_prompts]
+    result = dpo.train(
+        config.dpo, policy, codec, pairs, run=shop.run, seed=config.project.seed, precision=shop.precision,
+        held_out=dpo.HeldOut(probes, beside),
+        scorer=reward(shop.project, shop.preference_model(reference)) if there and probes else None,
+    )  # fmt: skip
+    shop.save_model(policy, codec, "dpo")
+    last = result.history[-1]
+    return {
+        "training_pairs": result.training_pairs,
+        "held_out_pairs": result.held_out_pairs,
+        "updates": len(result.history),
+        "accuracy": last.get("accuracy/validation"),
+        "chosen_change": last.get("held_out/dpo/chosen_change", last["dpo/chosen_change"]),
+        "kl": last.get("kl/reference"),
+        **_validation(shop, "dpo"),
+        **({"too_long": len(given) - len(pairs)} if len(pairs) < len(given) else {}),
+    }
+
+
 def run_eval(shop: Workshop) -> Result:
     config, target = shop.project.config, shop.run.artifact("eval")
     reference, codec = shop.reference()
@@ -202,6 +232,7 @@ WORK: dict[StageName, Callable[[Workshop], Result]] = {
     "label": run_label,
     "pm": run_pm,
     "ppo": run_ppo,
+    "dpo": run_dpo,
     "eval": run_eval,
     "report": run_report,
 }

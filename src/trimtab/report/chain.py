@@ -11,7 +11,7 @@ from typing import Any
 
 from trimtab.errors import TrimtabError
 from trimtab.figures import figure, share, with_interval
-from trimtab.report.facts import Facts, figure_of, number, reward_names
+from trimtab.report.facts import Facts, algorithm, figure_of, number, reward_names
 from trimtab.runs.files import read_json
 from trimtab.runs.manifest import StageStatus
 from trimtab.runs.progress import duration
@@ -48,7 +48,9 @@ def chain(facts: Facts) -> list[Step]:
         _step(facts, "sample", "Pairs", *_sample(facts)),
         _step(facts, "label", "Labels", *_label(facts)),
         _step(facts, "pm", "Preference model", *_pm(facts)),
-        _step(facts, "ppo", "PPO", *_ppo(facts)),
+        _step(facts, "dpo", "DPO", *_dpo(facts))
+        if algorithm(facts.run) == "dpo"
+        else _step(facts, "ppo", "PPO", *_ppo(facts)),
         _step(facts, "eval", "Evaluation", *_eval(facts)),
     ]
 
@@ -213,6 +215,19 @@ def _calibration(facts: Facts) -> str | None:
         return "cannot be read"
     temperature = number(kept.get("temperature"))
     return str(kept.get("method")) + ("" if temperature is None else f", T {figure(temperature)}")
+
+
+def _dpo(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:
+    result = facts.result("dpo")
+    beta, kl = number(_setting(facts, "dpo", "beta")), facts.series("kl/reference")
+    text = f"On the labeled pairs themselves, beta {figure(beta)}." if beta is not None else ""
+    return text, [
+        ("pairs trained on", _count(result.get("training_pairs"))),
+        ("updates", _count(result.get("updates"))),
+        ("held-out pairs ordered as labeled", _share(result.get("accuracy"))),
+        ("log-probability of chosen responses, change in nats", _figure(result.get("chosen_change"))),
+        ("KL at the end, nats/sequence", figure(kl[-1][1]) if kl else None),
+    ]
 
 
 def _ppo(facts: Facts) -> tuple[str, list[tuple[str, str | None]]]:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from trimtab.chart import Line, Point, line_chart
 from trimtab.figures import figure
-from trimtab.report.facts import Facts
+from trimtab.report.facts import Facts, algorithm
 from trimtab.runs.signals import Band, lookup
 
 __all__ = ["Curve", "curves", "number_table"]
@@ -62,17 +62,37 @@ _OTHERS = (
 )
 
 
+_DIRECT = (
+    _Wanted("kl/reference", "KL to the reference", note="Of responses to held-out prompts."),
+    _Wanted("loss/train", "Loss", dots="loss/validation"),
+    _Wanted("dpo/accuracy", "Pairs ordered as labeled", dots="accuracy/validation"),
+    _Wanted("dpo/chosen_change", "Log-probability of chosen responses", dots="held_out/dpo/chosen_change",
+            note="Less the reference's."),
+    _Wanted("gradient_norm", "Gradient norm", note="Before clipping."),
+    _Wanted("response/length_mean", "Response length", note="Of responses to held-out prompts."),
+    _Wanted("response/finished_fraction", "Finished responses", must=False),
+)  # fmt: skip
+
+
 def curves(facts: Facts) -> tuple[list[Curve], list[str]]:
-    """The curves of the PPO stage in reading order, and the keys that were expected but not logged."""
+    """The curves of the policy's training in reading order, and the keys that were expected but not logged."""
     logged = {key for line in facts.lines for key, value in line.items() if value is not None}
     held_out = [_Wanted(key, f"Held out: {key.removeprefix('eval/')}") for key in _held_out_keys(facts, logged)]
+    if algorithm(facts.run) == "dpo":
+        wanted = [_Wanted("eval/score", "Score, not trained on", must=False), *held_out, *_DIRECT]
+    else:
+        wanted = _of_ppo(facts, held_out)
+    shown = [curve for w in wanted if w.key in logged and (curve := _curve(facts, w)) is not None]
+    missing = [w.key for w in wanted if w.must and w.key not in logged] if logged else []
+    return shown, missing
+
+
+def _of_ppo(facts: Facts, held_out: list[_Wanted]) -> list[_Wanted]:
     critic_free = _ppo_setting(facts, "advantage") in ("rloo", "grpo")
     wanted = [_SCORE, *held_out, *(w for w in _OTHERS if not (critic_free and w.key.startswith("value/")))]
     if len({value for _, value in facts.series("kl/beta")}) > 1:
         wanted.insert(2 + len(held_out), _Wanted("kl/beta", "KL coefficient"))
-    shown = [curve for w in wanted if w.key in logged and (curve := _curve(facts, w)) is not None]
-    missing = [w.key for w in wanted if w.must and w.key not in logged] if logged else []
-    return shown, missing
+    return wanted
 
 
 def number_table(facts: Facts, keys: Sequence[str]) -> tuple[list[str], list[list[str]]]:
@@ -85,13 +105,17 @@ def number_table(facts: Facts, keys: Sequence[str]) -> tuple[list[str], list[lis
         [str(line["step"]), *(figure(series[k][line["step"]]) if line["step"] in series[k] else "" for k in keys)]
         for line in chosen
     ]
-    return ["iteration", *keys], rows
+    return [_step_name(facts), *keys], rows
 
 
 def _held_out_keys(facts: Facts, logged: set[str]) -> list[str]:
     found = sorted(k for k in logged if k == "gold/mean" or (k.startswith("eval/") and k != "eval/score"))
     order = {f"eval/{m.name}" if m.name != "gold" else "gold/mean": i for i, m in enumerate(facts.measures)}
     return sorted(found, key=lambda key: order.get(key, len(order)))[:6]
+
+
+def _step_name(facts: Facts) -> str:
+    return "iteration" if algorithm(facts.run) == "ppo" else "update"
 
 
 def _ppo_setting(facts: Facts, key: str) -> object:
@@ -111,7 +135,8 @@ def _curve(facts: Facts, wanted: _Wanted) -> Curve | None:
     title = wanted.title.replace("gold/mean", "gold score")
     unit = "" if signal.unit in ("1", "measure", "fraction", "score", "gold score") else signal.unit
     label = (
-        f"{title} by iteration: {figure(points[0][1])} at {points[0][0]}, {figure(points[-1][1])} at {points[-1][0]}, "
+        f"{title} by {_step_name(facts)}: {figure(points[0][1])} at {points[0][0]}, "
+        f"{figure(points[-1][1])} at {points[-1][0]}, "
         f"from {figure(min(finite))} to {figure(max(finite))} {unit}".rstrip()
     )
     lost = len(points) - len(finite)

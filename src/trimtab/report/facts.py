@@ -9,15 +9,15 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from trimtab.runs.files import read_jsonl
 from trimtab.runs.manifest import StageRecord
 from trimtab.runs.run import Run
 
-__all__ = ["Facts", "Figure", "Measure", "figure_of", "number", "read_facts", "reward_names"]
+__all__ = ["Facts", "Figure", "Measure", "algorithm", "figure_of", "number", "read_facts", "reward_names", "trained"]
 
-RESULTS = ("sft", "sample", "label", "pm", "ppo", "eval")
+RESULTS = ("sft", "sample", "label", "pm", "ppo", "dpo", "eval")
 _LARGEST_RESULT = 4 << 20
 
 
@@ -63,7 +63,8 @@ class Facts:
     """Everything that the report is made from.
 
     `results`: the JSON result of each stage that has one. `measures`: of the evaluation, the independent ones first.
-    `length`: the policy's mean, the reference's, and the difference, in tokens. `lines`: metrics of the PPO stage.
+    `length`: the policy's mean, the reference's, and the difference, in tokens. `lines`: metrics of the
+    stage that trained the policy (`algorithm`).
     `notes`: files that could not be read, for the reader of the report.
     """
 
@@ -82,7 +83,8 @@ class Facts:
         return self.results.get(stage, {})
 
     def series(self, key: str) -> list[tuple[int, float]]:
-        """(step, value) of a PPO signal; NaN and infinities are values, steps without one are left out."""
+        """(step, value) of a signal of the policy's training; NaN and infinities are values, steps without one are not
+        there."""
         points = ((int(line["step"]), number(line.get(key), finite=False)) for line in self.lines)
         return [(step, value) for step, value in points if value is not None]
 
@@ -100,8 +102,22 @@ def read_facts(run: Run) -> Facts:
     measures = _measures(evaluation, reward_names(run))
     if "eval" in results and not measures:
         notes.append("artifacts/eval/result.json holds no measure that can be read.")
-    lines, samples = run.metrics("ppo"), run.samples(stage="ppo")
+    stage = algorithm(run)
+    lines, samples = run.metrics(stage), run.samples(stage=stage)
     return Facts(run, run.stages(), results, measures, length, lines, samples, rows.records, notes)
+
+
+def algorithm(run: Run) -> Literal["ppo", "dpo"]:
+    """The stage that trained the run's policy: the setting project.algorithm."""
+    return "dpo" if _section(run.config, "project").get("algorithm") == "dpo" else "ppo"
+
+
+def trained(facts: Facts) -> str:
+    """How long the policy was trained, in a sentence; empty: it was not."""
+    by = algorithm(facts.run)
+    key, unit = ("loss/train", "update") if by == "dpo" else ("score/mean", "iteration")
+    count = len(facts.series(key))
+    return f"{by.upper()}: {count} {unit}{'s' * (count > 1)}." if count else ""
 
 
 def reward_names(run: Run) -> list[str]:

@@ -15,7 +15,7 @@ from trimtab.figures import figure, share, signed, with_interval
 from trimtab.hostile import cut, visible, visible_html
 from trimtab.report import chain, sections
 from trimtab.report.curves import curves, number_table
-from trimtab.report.facts import Figure, figure_of, read_facts
+from trimtab.report.facts import Figure, figure_of, read_facts, trained
 from trimtab.report.health import health
 from trimtab.report.preference_model import preference_model
 from trimtab.report.verdict import Kind, verdict
@@ -77,7 +77,7 @@ def summary(run: Run) -> str:
         known = with_interval(accuracy.value, accuracy.low, accuracy.high, percent=True)
         lines.append(f"Preference model: {known} of the held-out pairs ordered as labeled.")
     if said.kind not in (Kind.UNTRAINED, Kind.UNMEASURED):
-        lines.append(f"PPO: {len(facts.series('score/mean'))} iterations.")
+        lines.append(trained(facts))
     lines += facts.notes
     said_by_doctor = health(run)
     if said_by_doctor is not None:

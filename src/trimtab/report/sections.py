@@ -37,6 +37,8 @@ _FILES = {
     "artifacts/pm/calibration.json": "what calibrating it brings",
     "artifacts/pm/probe.json": "what buys its score",
     "artifacts/ppo/model": "the trained policy; loads in plain transformers",
+    "artifacts/dpo/model": "the policy that DPO trained; loads in plain transformers",
+    "artifacts/reference_logprobs": "log-probabilities of the pairs under the reference",
     "artifacts/eval/result.json": "the evaluation's figures",
     "artifacts/eval/samples.jsonl": "the evaluation's responses and scores",
     "checkpoints": "checkpoints of the stages",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from trimtab.figures import figure, signed, with_interval
-from trimtab.report.facts import Facts, Figure, Measure, number
+from trimtab.report.facts import Facts, Figure, Measure, algorithm, number, trained
 from trimtab.runs.signals import lookup
 
 __all__ = ["Kind", "Verdict", "verdict"]
@@ -106,13 +106,13 @@ def _circular(facts: Facts, first: Measure) -> Verdict:
 
 
 def _without_evaluation(facts: Facts, proxy: _Proxy | None) -> Verdict:
-    steps = [step for step, _ in facts.series("score/mean")]
-    if not steps:
+    how_long = trained(facts)
+    if not how_long:
         begun = [name for name in facts.stages if name != "report"]
         so_far = f" Stages begun so far: {', '.join(begun)}." if begun else ""
         return Verdict(Kind.UNTRAINED, f"No policy has been trained in this run yet.{so_far}")
-    iterations = f"{len(steps)} iteration{'s' * (len(steps) > 1)}"
-    sentence = f"The policy was trained for {iterations}, but not compared with its reference on held-out prompts."
+    steps = how_long.partition(": ")[2].rstrip(".")
+    sentence = f"The policy was trained for {steps}, but not compared with its reference on held-out prompts."
     details = [f"{proxy.text} That does not say whether responses became better."] if proxy else []
     return Verdict(Kind.UNMEASURED, sentence, (*details, *_kl(facts)))
 
@@ -170,10 +170,9 @@ def _kl(facts: Facts) -> list[str]:
     signal = lookup("kl/reference")
     band = signal.healthy if signal is not None else None
     inside = band is None or band.holds(points[-1])
+    unit = "update" if algorithm(facts.run) == "dpo" else "iteration"
     warning = "" if inside or band is None else f", outside the healthy band ({band.low:g} to {band.high:g})"
-    return [
-        f"At the last iteration the policy is {figure(points[-1])} nats a sequence (KL) from its reference{warning}."
-    ]
+    return [f"At the last {unit} the policy is {figure(points[-1])} nats a sequence (KL) from its reference{warning}."]
 
 
 def _proxy(facts: Facts) -> _Proxy | None:
