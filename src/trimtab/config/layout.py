@@ -9,7 +9,7 @@ lora-top:n    adapters in the n top layers; as `lora`, and what lies below is al
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from trimtab.errors import ErrorKind, TrimtabError
@@ -25,23 +25,28 @@ class Lora:
     """Low-rank adapters: a linear layer W becomes W + alpha / rank * B A, and only A [rank, in], B [out, rank] learn.
 
     `targets`: names of the linear layers that get one, by the last part of their names; empty: all of attention and
-    MLP. Source: Hu et al., arXiv 2106.09685.
+    MLP. `head`: the language-model head is trained whole beside them. Source: Hu et al., arXiv 2106.09685.
     """
 
     rank: int = 16
     alpha: float = 32.0
     targets: tuple[str, ...] = ()
+    head: bool = False
 
 
 @dataclass(frozen=True)
 class Layout:
-    """`top`: how many layers are trained or get adapters; None: all. `lora`: the adapters; None: whole weights."""
+    """`top`: how many layers are trained or get adapters; None: all. `lora`: the adapters; None: whole weights.
+
+    `head`: the language-model head is trained too where it is tied to the embedding, as a weight of its own.
+    """
 
     top: int | None = None
     lora: Lora | None = None
+    head: bool = False
 
     @classmethod
-    def parse(cls, text: str, lora: Lora | None = None) -> Self:
+    def parse(cls, text: str, lora: Lora | None = None, head: bool = False) -> Self:
         """From what `model.trainable` says; `lora`: what adapters are like where there are some (None: the defaults).
 
         Raises:
@@ -54,7 +59,8 @@ class Layout:
                 'it must be "full", "lora", "top:<layers>" or "lora-top:<layers>", with at least one layer',
             )
         kind, _, count = text.partition(":")
-        return cls(int(count) if count else None, (lora or Lora()) if kind.startswith("lora") else None)
+        adapters = replace(lora or Lora(), head=head) if kind.startswith("lora") else None
+        return cls(int(count) if count else None, adapters, head and text != "full")
 
     def __str__(self) -> str:
         kind = "lora" if self.lora else "full"

@@ -9,7 +9,10 @@ from pydantic import Field, JsonValue, model_validator
 from trimtab.config.fields import Count, Positive, Section, Whole
 from trimtab.config.layout import LAYOUTS, Layout, Lora
 
-__all__ = ["ConstitutionConfig", "ModelConfig", "ProjectConfig", "PromptsConfig"]
+__all__ = ["ConstitutionConfig", "ModelConfig", "Parallel", "ProjectConfig", "PromptsConfig"]
+
+Parallel = Literal["ddp", "fsdp", "zero1", "zero2", "zero3"]
+"""How several processes share out what is trained."""
 
 
 _DEVICES: dict[str, JsonValue] = {"x-allowed": "auto, cpu, cuda, cuda:N or mps"}
@@ -48,22 +51,27 @@ class ModelConfig(Section):
     trainable: Annotated[str, Field(pattern=LAYOUTS, json_schema_extra=_TRAINABLE)] = "full"
     """What is trained. full: all weights, a whole model a role; top:n: the n top layers; lora: adapters in all layers;
     lora-top:n: adapters in the n top layers. What is not trained is frozen and in memory once for all roles."""
+    train_head: bool = False
+    """Where not all weights are trained: train the language-model head too, apart from the embedding that it may be
+    tied to (V · D numbers more a policy)."""
     lora_rank: Count = 16
     """Rank of the adapters."""
     lora_alpha: Positive = 32.0
     """What adapters add is multiplied by lora_alpha / lora_rank."""
     lora_targets: list[Annotated[str, Field(min_length=1)]] = []
     """Linear layers that get adapters, by name, as `q_proj`; empty = all of attention and MLP."""
-    parallel: Literal["ddp", "fsdp"] = "ddp"
+    parallel: Parallel = "ddp"
     """Where PPO runs in several processes: ddp: each has all weights; fsdp: the trained layers, their gradients and
-    their optimiser state are split over them (FSDP2)."""
+    their optimiser state are split over them (FSDP2); zero1, zero2, zero3: the optimiser state, its gradients too, its
+    weights too are split by DeepSpeed."""
     chat_template: Literal["auto", "off"] = "auto"
     """auto: prompts go through the tokenizer's chat template where it has one; off: prompts are plain text."""
 
     @property
     def layout(self) -> Layout:
         """What `trainable` and the settings of the adapters say."""
-        return Layout.parse(self.trainable, Lora(self.lora_rank, self.lora_alpha, tuple(self.lora_targets)))
+        lora = Lora(self.lora_rank, self.lora_alpha, tuple(self.lora_targets))
+        return Layout.parse(self.trainable, lora, self.train_head)
 
     @model_validator(mode="after")
     def _adapters(self) -> Self:
@@ -75,12 +83,14 @@ class ModelConfig(Section):
                 f'and trainable = "{self.trainable}" has none: '
                 'set trainable = "lora" or "lora-top:<layers>", or leave it out'
             )
+        if self.train_head and not self.layout.shares:
+            raise ValueError('train_head = true: trainable = "full" trains the head in any case; leave train_head out')
         if len(set(self.lora_targets)) < len(self.lora_targets):
             raise ValueError(f"lora_targets = {self.lora_targets} names a layer twice")
-        if self.parallel == "fsdp" and self.layout.lora is not None:
+        if self.parallel != "ddp" and self.layout.lora is not None:
             raise ValueError(
-                f'parallel = "fsdp" splits what is trained, and adapters (trainable = "{self.trainable}") are too '
-                'small to be worth it: use parallel = "ddp"'
+                f'parallel = "{self.parallel}" splits what is trained, and adapters (trainable = "{self.trainable}") '
+                'are too small to be worth it: use parallel = "ddp"'
             )
         return self
 

@@ -182,7 +182,7 @@ def fold(hf: PreTrainedModel, dtype: torch.dtype) -> None:
 
 
 def save_adapters(hf: PreTrainedModel, lora: Lora, directory: Path, head: Mapping[str, Tensor]) -> None:
-    """Write the adapters, and the weights of a scalar head, as `peft.PeftModel.from_pretrained` reads them.
+    """Write the adapters, and the weights of a head, as `peft.PeftModel.from_pretrained` reads them.
 
     Args:
         hf: a model with adapters.
@@ -198,7 +198,7 @@ def save_adapters(hf: PreTrainedModel, lora: Lora, directory: Path, head: Mappin
     transposed = any(isinstance(layer.base_layer, Conv1D) for _, layer in there)
     config = _config(lora, [_last(name) for name in places], sorted(layers), _last(pattern), transposed)
     config.base_model_name_or_path = hf.config.name_or_path or None
-    config.task_type = "SEQ_CLS" if head else "CAUSAL_LM"
+    config.task_type = "CAUSAL_LM" if hf.get_output_embeddings() is not None else "SEQ_CLS"
     config.modules_to_save = sorted({name.rpartition(".")[0] for name in head}) or None
     config.inference_mode = True
     state = dict(head)
@@ -222,7 +222,7 @@ class SavedAdapters:
     weights: dict[str, Tensor]
 
     def put_into(self, hf: PreTrainedModel) -> None:
-        """Give a model without adapters these; those of a scalar head are copied into it.
+        """Give a model without adapters these; those of a head are copied into it.
 
         Raises:
             TrimtabError: they do not fit the model.
@@ -253,7 +253,8 @@ def read_adapters(directory: Path) -> SavedAdapters | None:
         return None
     try:
         config = json.loads((directory / _CONFIG).read_text("utf-8"))
-        lora = Lora(int(config["r"]), float(config["lora_alpha"]), tuple(config["target_modules"]))
+        head = config.get("task_type") == "CAUSAL_LM" and bool(config.get("modules_to_save"))
+        lora = Lora(int(config["r"]), float(config["lora_alpha"]), tuple(config["target_modules"]), head)
         return SavedAdapters(lora, min(config["layers_to_transform"]), load_file(directory / _WEIGHTS))
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise TrimtabError(

@@ -17,7 +17,18 @@ from transformers import AutoModelForSequenceClassification, PreTrainedConfig, P
 
 from trimtab.errors import ErrorKind, TrimtabError
 
-__all__ = ["OVERALL", "Headed", "classifier", "first_head", "head_scores", "names_of_heads", "narrow", "widen"]
+__all__ = [
+    "OVERALL",
+    "Headed",
+    "classifier",
+    "first_head",
+    "head_scores",
+    "language_head",
+    "names_of_heads",
+    "narrow",
+    "untie",
+    "widen",
+]
 
 OVERALL = "overall"
 """Name of the first of several heads."""
@@ -32,6 +43,21 @@ class Headed(Protocol):
     def linear(self) -> nn.Linear:
         """The layer whose rows are the heads."""
         ...
+
+
+def untie(hf: PreTrainedModel) -> None:
+    """Give a language-model head that is tied to the embedding a weight of its own, in place; the same numbers."""
+    head, embedding = cast(Any, hf.get_output_embeddings()), cast(Any, hf.get_input_embeddings())
+    if head.weight is embedding.weight:
+        head.weight = nn.Parameter(embedding.weight.detach().clone(), requires_grad=embedding.weight.requires_grad)
+    for config in {id(c): c for c in (hf.config, hf.config.get_text_config())}.values():
+        config.tie_word_embeddings = False
+
+
+def language_head(hf: PreTrainedModel) -> dict[str, nn.Parameter]:
+    """The parameters of the language-model head by their names in the model."""
+    own = {id(p) for p in cast(nn.Module, hf.get_output_embeddings()).parameters()}
+    return {name: p for name, p in hf.named_parameters() if id(p) in own}
 
 
 def head_scores(linear: nn.Linear, features: Tensor) -> Tensor:

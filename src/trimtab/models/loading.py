@@ -22,7 +22,7 @@ from trimtab.config.layout import FULL, Layout
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models import embedded
 from trimtab.models.adapters import ADAPTER, SavedAdapters, adapted, config_for, read_adapters
-from trimtab.models.heads import names_of_heads, narrow, widen
+from trimtab.models.heads import names_of_heads, narrow, untie, widen
 from trimtab.models.narration import without_bars, without_warnings
 from trimtab.models.roles import CausalModel, Role, ScalarModel
 from trimtab.models.saving import adopt_trunk, base_hash, give_adapters, trunk_hash
@@ -183,12 +183,14 @@ def load_causal_lm(
         )
     shorter = fewer_layers(config, layers, name)
     boundary = layout.boundary(int(shorter.get("num_hidden_layers", config.get_text_config().num_hidden_layers)))
-    saved = None if onto is None else _adapters_on(onto, config, source, head=True)
+    saved = None if onto is None else _adapters_on(onto, config, source, causal=True)
     if onto is not None and saved is not None:
         model = onto.fork(trainable=False)
         give_adapters(model, saved)
     else:
         hf = from_pretrained(AutoModelForCausalLM, name, source, dtype, device, **shorter)
+        if layout.head:
+            untie(hf)
         model = CausalModel(hf, boundary, lora=layout.lora, compute_dtype=_dtype(dtype))
         if onto is not None and boundary and _recorded(config, "trunk_sha256") == trunk_hash(onto):
             adopt_trunk(model, onto, recorded=_recorded(config, "trunk_sha256"))
@@ -223,7 +225,7 @@ def load_scalar(
     source = resolve(str(directory))
     config = _config(source)
     names = names_of_heads(config, source)
-    saved = None if trunk_from is None else _adapters_on(trunk_from, config, source, head=False)
+    saved = None if trunk_from is None else _adapters_on(trunk_from, config, source, causal=False)
     if isinstance(trunk_from, CausalModel) and saved is not None:
         model = ScalarModel.from_causal(trunk_from, "zero", trainable=False)
         widen(model, [0.0] * (len(names) - 1))
@@ -286,13 +288,15 @@ def _recorded(config: PreTrainedConfig, fact: str) -> str:
     return str(facts.get(fact, "")) if isinstance(facts, dict) else ""
 
 
-def _adapters_on(base: Role, config: PreTrainedConfig, source: str, *, head: bool) -> SavedAdapters | None:
+def _adapters_on(base: Role, config: PreTrainedConfig, source: str, *, causal: bool) -> SavedAdapters | None:
     """The adapters in a model's directory, where they are adapters in what `base` trains, on its very weights."""
     recorded = _recorded(config, "base_sha256")
     if base.lora is None or not recorded or adapted(base.hf):
         return None
     saved = read_adapters(Path(source) / ADAPTER)
-    if saved is None or saved.first < base.boundary or recorded != base_hash(base, head=head):
+    if saved is None or saved.first < base.boundary or (causal and saved.lora.head != base.lora.head):
+        return None
+    if recorded != base_hash(base, head=causal and base.head is None):
         return None
     return saved
 

@@ -26,7 +26,7 @@ from trimtab.config.layout import Layout, Lora
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.adapters import adapted, adapter_parameters, add_adapters, at_zero, fold
 from trimtab.models.backbone import Backbone, positions_of
-from trimtab.models.heads import classifier, first_head
+from trimtab.models.heads import classifier, first_head, language_head
 from trimtab.models.saving import save_role, trunk_hash
 
 __all__ = ["CausalModel", "Role", "ScalarModel", "trunk_hash"]
@@ -136,11 +136,11 @@ class Role(nn.Module):
 
     @property
     def head(self) -> dict[str, nn.Parameter] | None:
-        """A scalar head's weights by name, trained whole in every layout; None: there is none."""
+        """Weights of a head that adapters do not stand for, by name: it is trained whole; None: there is none."""
         return None
 
     def freeze_shared(self) -> None:
-        """No gradients for what is shared: the trunk, and with adapters all but those and a scalar head."""
+        """No gradients for what is shared: the trunk, and with adapters all but those and the `head`."""
         if self.lora is not None:
             self.hf.requires_grad_(False)
         for module in self.backbone.shared_modules(self.boundary):
@@ -149,8 +149,8 @@ class Role(nn.Module):
     def own_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Named parameters (names as in the transformers model) that are this role's alone.
 
-        Those above the trunk; a head tied to the embedding belongs to the trunk. With adapters: those, and a scalar
-        head.
+        Those above the trunk; a head tied to the embedding belongs to the trunk. With adapters: those, and the
+        `head`.
         """
         if self.lora is not None:
             own = {id(p) for p in (*adapter_parameters(self.hf), *(self.head or {}).values())}
@@ -274,6 +274,11 @@ class Role(nn.Module):
 
 class CausalModel(Role):
     """A policy or a reference: a causal language model in two parts."""
+
+    @property
+    def head(self) -> dict[str, nn.Parameter] | None:
+        """The language-model head where it is trained whole beside adapters."""
+        return language_head(self.hf) if self.lora is not None and self.lora.head else None
 
     def lm_logits(self, hidden: Tensor) -> Tensor:
         """Logits [..., V] of normalised hidden states [..., D], in the dtype of computation.

@@ -107,7 +107,7 @@ def write_model(
 
 
 def give_adapters(role: Role, saved: SavedAdapters) -> None:
-    """Give a frozen role, which has none, saved adapters and the saved weights of a scalar head.
+    """Give a frozen role, which has none, saved adapters and the saved weights of its `head`.
 
     Raises:
         TrimtabError: they do not fit the model.
@@ -116,7 +116,8 @@ def give_adapters(role: Role, saved: SavedAdapters) -> None:
     for parameter in (role.head or {}).values():
         parameter.data = parameter.data.float()
     saved.put_into(role.hf)
-    for parameter in adapter_parameters(role.hf):
+    head = (role.head or {}).values() if role.lora.head else ()  # a scalar head stays in float32
+    for parameter in (*adapter_parameters(role.hf), *head):
         parameter.data = parameter.data.to(role.compute_dtype)
     role.hf.requires_grad_(False)
 
