@@ -25,6 +25,7 @@ MODULES = [
     "trimtab.data.pairs",
     "trimtab.data.prompts",
     "trimtab.evaluation.relevance",
+    "trimtab.evaluation.review",
     "trimtab.runs",
     "trimtab.runs.callbacks",
     "trimtab.runs.files",
