@@ -19,138 +19,38 @@ import contextlib
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.ppo.common import (
+    CASES,
+    EPOCHS,
+    RATE,
+    TEMPERATURE,
+    Case,
+    causal,
+    figures,
+    prompt_ids,
+    spawn,
+    tokenizer,
+    train,
+)
 from bench.preference.vs_trl import Clock
-
-EPOCHS, RATE, TEMPERATURE, SEED = 4, 1e-5, 0.7, 0
-
-
-@dataclass(frozen=True)
-class Case:
-    """The work of an iteration."""
-
-    model: str
-    precision: str
-    batch: int
-    prompt: int
-    response: int
-
-
-CASES = {
-    "random": Case("random", "float32", 32, 16, 48),
-    "smollm2": Case("smollm2-135m-instruct", "bfloat16", 8, 16, 32),
-    "smollm2-float32": Case("smollm2-135m-instruct", "float32", 8, 16, 32),
-}
-VOCABULARY, WIDTH, LAYERS, HEADS = 4096, 256, 4, 4
-"""Of the random Llama: 4.2 million parameters."""
-
-
-def tokenizer(case: Case) -> Any:
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
-    from trimtab.models.loading import resolve
-
-    if case.model != "random":
-        return AutoTokenizer.from_pretrained(resolve(case.model), padding_side="left")
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(VOCABULARY)}, unk_token="w0"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=words, eos_token="w1", pad_token="w2", padding_side="left")
-
-
-def causal(case: Case) -> Any:
-    """The policy's start as a transformers model, in float32."""
-    import torch
-    from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
-
-    from trimtab.models.loading import resolve
-
-    if case.model != "random":
-        return AutoModelForCausalLM.from_pretrained(resolve(case.model), dtype=torch.float32)
-    torch.manual_seed(SEED)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=WIDTH * 8 // 3 // 16 * 16,
-        num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=HEADS, max_position_embeddings=512,
-        tie_word_embeddings=True, bos_token_id=1, eos_token_id=1, pad_token_id=2,
-    )  # fmt: skip
-    return LlamaForCausalLM(config)
-
-
-def prompt_ids(case: Case, count: int, vocabulary: int) -> list[list[int]]:
-    import torch
-
-    drawn = torch.randint(10, min(vocabulary, 40_000), (count, case.prompt), generator=torch.Generator().manual_seed(1))
-    rows: list[list[int]] = drawn.tolist()
-    return rows
 
 
 def ours(case: Case, options: argparse.Namespace, clock: Clock) -> dict[str, Any]:
     import torch
 
-    from trimtab import ppo
-    from trimtab.config.layout import Layout
-    from trimtab.config.ppo import PPOConfig
-    from trimtab.data.records import Message, Prompt
-    from trimtab.models.roles import CausalModel, ScalarModel
-    from trimtab.models.tokens import TextCodec
-    from trimtab.preference.model import PreferenceModel
-    from trimtab.training.precision import Precision
+    import trimtab.ppo
+    import trimtab.preference  # noqa: F401 - what is imported now is not counted as the training's memory
 
     clock.start()
     torch.set_num_threads(options.threads)
-    words = tokenizer(case)
-    codec = TextCodec(words, "off")
-    rows = prompt_ids(case, case.batch * options.iterations, len(words))
-    by_text = {f"prompt {i}": row for i, row in enumerate(rows)}
-
-    class Codec:
-        """The tokenizer with prompts of a fixed length and responses that never end early."""
-
-        eos_ids: frozenset[int] = frozenset()
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(codec, name)
-
-        def prompt_ids(self, prompt: Any) -> list[int]:
-            return by_text[prompt.id]
-
-    layout = Layout.parse(options.layout)
-    hf = causal(case)
-    boundary = layout.boundary(int(hf.config.num_hidden_layers))
-    dtype = getattr(torch, case.precision)
-    if dtype != torch.float32:
-        hf = hf.to(dtype)
-    base = CausalModel(hf, boundary, lora=layout.lora, compute_dtype=dtype)
-    base.requires_grad_(False)
-    precision = Precision(case.precision)
-    generator = torch.Generator().manual_seed(SEED)
-    reward = ScalarModel.from_causal(base, trainable=False, generator=generator)
-    scorer = PreferenceModel(reward, Codec(), precision, batch_size=case.batch)  # type: ignore[arg-type]
-    config = PPOConfig(
-        iterations=options.iterations, batch_size=case.batch, max_new_tokens=case.response, temperature=TEMPERATURE,
-        epochs=EPOCHS, minibatches=1, learning_rate=RATE, value_learning_rate=RATE, value_clip_range=0.2,
-        probe_prompts=0,
-    )  # fmt: skip
-
-    class Ticks:
-        def on_iteration(self, view: Any) -> None:
-            clock.tick()
-
-    prompts = [Prompt(name, (Message("user", name),)) for name in by_text]
-    result = ppo.train(
-        config, base.fork(trainable=True), Codec(), prompts, scorer, preference=reward, seed=SEED,  # type: ignore[arg-type]
-        precision=precision, callbacks=[Ticks()],
-    )  # fmt: skip
+    history = train(case, options.layout, options.iterations, clock.tick)
     parts = {
-        part: statistics.median(row[f"time/{part}_s"] for row in result.history[1:])
-        for part in ("rollout", "score", "update")
+        part: statistics.median(row[f"time/{part}_s"] for row in history[1:]) for part in ("rollout", "score", "update")
     }
     return figures(case, clock) | parts
 
@@ -208,34 +108,15 @@ def theirs(case: Case, options: argparse.Namespace, clock: Clock) -> dict[str, A
     return figures(case, clock)
 
 
-def figures(case: Case, clock: Clock) -> dict[str, Any]:
-    """Medians over all iterations but the first."""
-    seconds = statistics.median(b - a for a, b in zip(clock.times, clock.times[1:], strict=False))
-    return {
-        "iteration_s": seconds,
-        "tokens_per_s": case.batch * case.response / seconds,
-        "gib": clock.peak - clock.base,
-        "iterations": len(clock.times) - 1,
-    }
-
-
-def spawn(side: str, name: str, layout: str, options: argparse.Namespace) -> dict[str, Any] | None:
+def run(side: str, name: str, layout: str, options: argparse.Namespace) -> dict[str, Any] | None:
     """One side in a process of its own; None: it failed, which is told on stderr."""
-    command = [
-        sys.executable, "-m", "bench.ppo.vs_trl", f"--worker={side}", f"--case={name}", f"--layout={layout}",
-        f"--threads={options.threads}", f"--iterations={options.iterations}", *(["--pure"] if options.pure else []),
+    arguments = [
+        f"--worker={side}", f"--case={name}", f"--layout={layout}", f"--iterations={options.iterations}",
+        *(["--pure"] if options.pure else []),
     ]  # fmt: skip
-    environment = os.environ | {
-        "OMP_NUM_THREADS": str(options.threads), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error",
-        "TRL_EXPERIMENTAL_SILENCE": "1",
-        "PYTHONPATH": os.pathsep.join(p for p in (options.trl, os.environ.get("PYTHONPATH")) if p),
-    }  # fmt: skip
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(f"{side} ({name}) failed:\n{done.stderr[-2000:]}", file=sys.stderr)
-        return None
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    paths = os.pathsep.join(p for p in (options.trl, os.environ.get("PYTHONPATH")) if p)
+    more = {"TRL_EXPERIMENTAL_SILENCE": "1", "PYTHONPATH": paths}
+    return spawn("bench.ppo.vs_trl", arguments, options.threads, f"{side} ({name})", more)
 
 
 def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -248,7 +129,7 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
             if side == "trl" and not options.trl:
                 continue
             label = "trl" if side == "trl" else layout
-            if found := spawn(side, name, layout, options):
+            if found := run(side, name, layout, options):
                 runs.setdefault(label, []).append(found)
                 parts = " ".join(
                     f"{part} {found[part]:.2f}" for part in ("rollout", "score", "update") if part in found
