@@ -9,6 +9,7 @@ stand for.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import json
 import os
@@ -38,6 +39,7 @@ __all__ = [
 
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff]")
 _CHUNK = 1 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class JsonLines(NamedTuple):
@@ -70,7 +72,10 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise TrimtabError(ErrorKind.FAILED, f"{path}: cannot be written: {error.strerror or error}") from error
+        hint = ""
+        if error.errno in _FULL:
+            hint = "nothing recorded before is lost: make room there, then give the same command again"
+        raise TrimtabError(ErrorKind.FAILED, f"{path}: cannot be written: {error.strerror or error}", hint) from error
 
 
 def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
