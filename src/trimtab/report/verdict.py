@@ -181,7 +181,8 @@ def _proxy(facts: Facts) -> _Proxy | None:
     if measured is not None:
         d = measured.difference
         rose = True if d.above(0) else False if d.below(0) or d.known else None
-        text = f"The score that it was trained on ({measured.name}) changed by {_interval(d)} on the same responses."
+        what = "that it was trained on" if algorithm(facts.run) == "ppo" else "learned from the same labels"
+        text = f"The score {what} ({measured.name}) changed by {_interval(d)} on the same responses."
         return _Proxy(text, rose)
     points = [(s, v) for s, v in facts.series("score/mean") if math.isfinite(v)]
     if len(points) < 2:
