@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
+from trimtab.config.project import Parallel
 from trimtab.config.schema import PPOConfig
 from trimtab.core.controllers import AdaptiveKL, FixedKL, KLController, ScheduledKL
 from trimtab.core.normalisers import RunningMoments
@@ -21,6 +23,7 @@ from trimtab.training.optim import Optimiser
 from trimtab.training.precision import Precision
 from trimtab.training.sharding import Sharded
 from trimtab.training.world import World
+from trimtab.training.zero import Zero
 
 __all__ = ["language", "make_controller", "make_learner", "warn_of_biased_penalty"]
 
@@ -34,7 +37,7 @@ def make_learner(
     generator: torch.Generator | None = None,
     world: World | None = None,
     *,
-    shard: bool = False,
+    parallel: Parallel = "ddp",
 ) -> Learner:
     """Policy and value model with their optimisers.
 
@@ -44,13 +47,14 @@ def make_learner(
         preference: see `config.value_init`.
         generator: draws the value model's adapters, where it has new ones.
         world: the processes that train together; None: this one alone.
-        shard: split what is trained over them.
+        parallel: how what is trained is split over them, see `ModelConfig.parallel`.
     """
     world = world or World.single()
     updates = config.epochs * config.minibatches
 
     def optimiser(model: CausalModel | ScalarModel, learning_rate: float, iterations: int) -> Optimiser:
-        return Optimiser(
+        zero = next((one for one in sharded if isinstance(one, Zero) and one.role is model), None)
+        return (Optimiser if zero is None else zero.optimiser)(
             model, learning_rate, total_updates=iterations * updates, weight_decay=config.weight_decay,
             eps=config.adam_epsilon, schedule=config.learning_rate_schedule, warmup_fraction=config.warmup_fraction,
             world=world,
@@ -64,8 +68,9 @@ def make_learner(
         else:
             value = ScalarModel.from_causal(reference, head_std="zero", generator=generator)
     sharded: list[Sharded[Any]] = []
-    if shard:
-        sharded = [Sharded(role, world) for role in (policy, value) if role is not None]
+    if parallel != "ddp" and world.size > 1:
+        made = Sharded if parallel == "fsdp" else partial(Zero, parallel=parallel)
+        sharded = [made(role, world) for role in (policy, value) if role is not None]
         policy, value = sharded[0].role, sharded[1].role if value is not None else None
     optimisers = {"policy": optimiser(policy, config.learning_rate, iterations)}
     if value is not None:

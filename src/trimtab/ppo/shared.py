@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trimtab.config.project import Parallel
 from trimtab.config.schema import PPOConfig
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import Role
@@ -22,16 +23,19 @@ from trimtab.ppo.update import Learner
 from trimtab.scoring import Scorer, checked_scores, signals
 from trimtab.training.sharding import is_sharded
 from trimtab.training.world import World
+from trimtab.training.zero import require_deepspeed
 
 __all__ = ["check_shares", "evaluate", "fingerprint", "score", "told"]
 
 
-def check_shares(config: PPOConfig, world: World, parallel: str, dtype: str) -> None:
+def check_shares(config: PPOConfig, world: World, parallel: Parallel, dtype: str) -> None:
     """Refuse what cannot be parted equally, or not exactly.
 
     Raises:
-        TrimtabError: kind config.
+        TrimtabError: kind config; or missing, where DeepSpeed is.
     """
+    if parallel.startswith("zero"):
+        require_deepspeed(parallel)
     rows, prompts = world.size * config.minibatches, world.size * config.responses_per_prompt
     for unit, why in (
         (rows, f"{world.size} processes x {config.minibatches} minibatches"),
@@ -43,10 +47,11 @@ def check_shares(config: PPOConfig, world: World, parallel: str, dtype: str) -> 
                 f"ppo.batch_size = {config.batch_size} cannot be parted among {why}",
                 f"set it to a multiple of {unit}, or start another number of processes",
             )
-    if parallel == "fsdp" and dtype == "float16":
+    if parallel != "ddp" and dtype == "float16":
         raise TrimtabError(
             ErrorKind.CONFIG,
-            'model.parallel = "fsdp" with model.dtype = "float16": the loss scale would follow each part by itself',
+            f'model.parallel = "{parallel}" with model.dtype = "float16": the loss scale would follow each part by '
+            "itself",
             'set model.dtype = "bfloat16", or model.parallel = "ddp"',
         )
 

@@ -16,12 +16,13 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from trimtab.config.project import Parallel
 from trimtab.config.schema import PPOConfig
 from trimtab.data.demonstrations import Demonstration
 from trimtab.data.records import Prompt
@@ -84,7 +85,7 @@ def train(
     held_out: HeldOut | None = None,
     demonstrations: Sequence[Demonstration] = (),
     world: World | None = None,
-    parallel: Literal["ddp", "fsdp"] = "ddp",
+    parallel: Parallel = "ddp",
 ) -> PPOResult:
     """Train `policy` in place against `scorer`; its state at the call is the reference.
 
@@ -102,7 +103,7 @@ def train(
         demonstrations: whose language-model loss is mixed in; those that `config.language_data` names.
         world: the processes that train together, all with the same arguments (`World.join`); None: this one alone. Only
             process 0 writes into `run` and has its callbacks called.
-        parallel: ddp: every process has all weights; fsdp: what is trained is split over them.
+        parallel: how what is trained is split over them, see `ModelConfig.parallel`.
 
     Raises:
         TrimtabError: kind config, data, reward, check or failed, each naming the culprit.
@@ -131,7 +132,7 @@ class _Trainer:
         held_out: HeldOut | None,
         demonstrations: Sequence[Demonstration],
         world: World,
-        parallel: Literal["ddp", "fsdp"],
+        parallel: Parallel,
     ) -> None:
         self.config, self.codec, self.scorer, self.seed, self.world = config, codec, scorer, seed, world
         self.run = run if world.first else None
@@ -146,11 +147,11 @@ class _Trainer:
         self.order = PromptOrder(len(prompts), seed)
         self.reference = policy.fork(trainable=False)
         drawn = torch_stream(seed, "value", "adapters")
-        shard = parallel == "fsdp" and world.size > 1
         widest = max(len(ids) for ids in self.prompts.ids.values())
-        memory = make_memory(config, policy, self.precision, widest, world, sharded=shard)
+        split = parallel != "ddp" and world.size > 1
+        memory = make_memory(config, policy, self.precision, widest, world, sharded=split)
         self.learner = make_learner(
-            config, policy, self.reference, preference, self.precision, drawn, world, shard=shard
+            config, policy, self.reference, preference, self.precision, drawn, world, parallel=parallel
         )
         self.learner.keep, self.learner.memory = self._keep_batch, memory
         recompute(config, self.learner.policy, self.learner.value)
@@ -274,7 +275,7 @@ class _Trainer:
             return sample_rollout(
                 model, self.codec, self.prompts, prompts, responses_per_prompt=k, generator=generator,
                 max_new_tokens=self.config.max_new_tokens, temperature=self.config.temperature, device=self.device,
-                world=self.world, engine=engine,
+                world=self.world, engine=engine, limit=self.learner.memory.rollout,
             )  # fmt: skip
 
     def _reference_scores(self, prompts: Sequence[Prompt], n: int) -> np.ndarray:

@@ -30,7 +30,7 @@ from trimtab.ppo.memory import Memory
 from trimtab.ppo.stability import NoiseScale
 from trimtab.training.optim import Optimiser
 from trimtab.training.precision import Precision
-from trimtab.training.sharding import Sharded, add_gradients, local
+from trimtab.training.sharding import Sharded
 from trimtab.training.world import World
 
 __all__ = ["Learner", "UpdateStats", "update"]
@@ -169,15 +169,19 @@ class _Pass:
             batch = self.experience.rows(part, cut_padding=learner.precision.dtype == "float32")
             found: dict[str, float] = {}
             if self.train_policy:
-                loss, found = _policy_part(learner, batch, config, self.beta, tokens, self.stats, want_entropy)
-                learner.precision.scale(loss).backward()
+                optimiser = learner.optimisers["policy"]
+                loss, found = optimiser.forward(
+                    _policy_part, learner, batch, config, self.beta, tokens, self.stats, want_entropy
+                )
+                optimiser.backward(learner.precision.scale(loss))
                 if self.first_norm is None and len(parts) > 1 and not learner.sharded:
                     self._first(batch, tokens)
             if learner.value is not None:
                 of_tokens = config.value == "token"
                 denominator = tokens if of_tokens else torch.tensor(float(len(index)), device=tokens.device)
-                loss, more = _value_part(learner, learner.value, batch, config, denominator)
-                learner.precision.scale(loss).backward()
+                optimiser = learner.optimisers["value"]
+                loss, more = optimiser.forward(_value_part, learner, learner.value, batch, config, denominator)
+                optimiser.backward(learner.precision.scale(loss))
                 found |= more
             for key, value in found.items():
                 figures[key] += value
@@ -198,11 +202,11 @@ class _Pass:
         examples = learner.language(optimiser.updates + learner.precision.skipped)
         own = examples[learner.world.share(len(examples))]
         with learner.precision.autocast():
-            loss, count = negative_log_likelihood(learner.policy, learner.pad_id, own)
+            loss, count = optimiser.forward(negative_log_likelihood, learner.policy, learner.pad_id, own)
         if learner.world.size > 1:  # this process's part of the mean; where all have all examples, an equal part
             tokens = sum(len(response) for _, response in examples)
             loss = loss * (count / (tokens if len(own) < len(examples) else tokens * learner.world.size))
-        learner.precision.scale(self.config.language_coef * loss).backward()
+        optimiser.backward(learner.precision.scale(self.config.language_coef * loss))
         return {"policy/language_loss": float(loss.detach())}
 
 
@@ -294,8 +298,8 @@ def _step(of: _Pass) -> dict[str, float] | None:
     """Clip and step; the gradients' norms, or None where the update was skipped because they are not finite."""
     learner, config = of.learner, of.config
     optimisers = {k: o for k, o in learner.optimisers.items() if of.train_policy or k != "policy"}
-    add_gradients((p for optimiser in optimisers.values() for p in optimiser.parameters), learner.world)
     for optimiser in optimisers.values():
+        optimiser.add_up()
         learner.precision.unscale(optimiser)
     norms = {name: optimiser.gradient_norm() for name, optimiser in optimisers.items()}
     if of.first_norm is not None and config.language_data is None and bool(norms["policy"].isfinite()):
@@ -318,13 +322,13 @@ def _step(of: _Pass) -> dict[str, float] | None:
 def _gradients(learner: Learner) -> dict[str, Tensor]:
     """The largest absolute gradient of every weight, over all processes that hold parts of it; NaN stays NaN."""
     models = {"policy": learner.policy, "value": learner.value}
-    gradients = {
-        f"{role}/{name}": local(parameter.grad)
+    found = {
+        f"{role}/{name}": learner.optimisers[role].gradient_of(parameter)
         for role, model in models.items()
         if model is not None
         for name, parameter in model.own_parameters()
-        if parameter.grad is not None
     }
+    gradients = {name: gradient for name, gradient in found.items() if gradient is not None}
     # a process may hold nothing of a small weight
     own = torch.stack([g.abs().max() if g.numel() else g.new_zeros(()) for g in gradients.values()])
     return dict(zip(gradients, learner.world.gather(own[None]).amax(0), strict=True))

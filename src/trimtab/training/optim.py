@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from trimtab.core.schedules import learning_rate_factor
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.training.sharding import is_sharded, local, part_like, whole_like
+from trimtab.training.sharding import add_gradients, is_sharded, local, part_like, whole_like
 from trimtab.training.world import World
 
-__all__ = ["Optimiser", "parameter_groups"]
+__all__ = ["Optimiser", "norm_of", "parameter_groups"]
+
+T = TypeVar("T")
 
 
 def parameter_groups(module: nn.Module | Iterable[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
@@ -35,7 +37,8 @@ def parameter_groups(module: nn.Module | Iterable[nn.Parameter], weight_decay: f
 class Optimiser:
     """AdamW over a model's trainable parameters, its learning rate following a schedule counted in updates.
 
-    An update is: backward passes, `Precision.unscale`, `gradient_norm`, `scale_gradients`, `Precision.step`.
+    An update is: `forward` and `backward`, once or more, `add_up`, `Precision.unscale`, `gradient_norm`,
+    `scale_gradients`, `Precision.step`.
 
     Args:
         model: what is trained; its parameters must be float32.
@@ -94,6 +97,22 @@ class Optimiser:
         factor = learning_rate_factor(self.updates, self.total_updates, self.schedule, self.warmup_fraction)
         return self.base_learning_rate * factor
 
+    def forward(self, run: Callable[..., T], *given: Any) -> T:
+        """A forward pass with gradients of the model, `run(*given)`, that ends in a loss."""
+        return run(*given)
+
+    def backward(self, loss: Tensor) -> None:
+        """The backward pass of what `forward` gave; gradients add up until `clear`."""
+        loss.backward()
+
+    def add_up(self) -> None:
+        """Make the gradients those of all processes' losses together; once an update, before anything reads them."""
+        add_gradients(self.parameters, self._world)
+
+    def gradient_of(self, parameter: Tensor) -> Tensor | None:
+        """What this process holds of a parameter's gradient; None where the update gave it none."""
+        return None if parameter.grad is None else local(parameter.grad)
+
     def _gradients(self, sharded: bool | None = None) -> list[Tensor]:
         """Gradients, of sharded parameters this process's part; `sharded`: of such parameters only, or of the rest."""
         return [
@@ -105,10 +124,10 @@ class Optimiser:
     def gradient_norm(self) -> Tensor:
         """Euclidean norm over all gradients, a float32 scalar tensor."""
         if any(is_sharded(p) for p in self.parameters):
-            parts = self._world.sum(_norm(self._gradients(sharded=True), self._world.device).square())
-            self.norm = (parts + _norm(self._gradients(sharded=False), self._world.device).square()).sqrt()
+            parts = self._world.sum(norm_of(self._gradients(sharded=True), self._world.device).square())
+            self.norm = (parts + norm_of(self._gradients(sharded=False), self._world.device).square()).sqrt()
         else:
-            self.norm = _norm(self._gradients())
+            self.norm = norm_of(self._gradients())
         return self.norm
 
     def scale_gradients(self, norm: Tensor, max_norm: float) -> None:
@@ -122,11 +141,14 @@ class Optimiser:
         self.last_learning_rate = self.next_learning_rate
         for group in self.torch.param_groups:
             group["lr"] = self.last_learning_rate
+        self._move()
+        self.updates += 1
+
+    def _move(self) -> None:
         for parameter, moved in zip(self.parameters, self._moved, strict=True):
             if moved is not parameter:
                 moved.grad = None if parameter.grad is None else local(parameter.grad)
         self.torch.step()
-        self.updates += 1
 
     def clear(self) -> None:
         """Drop the gradients."""
@@ -166,7 +188,8 @@ class Optimiser:
         return found
 
 
-def _norm(gradients: list[Tensor], device: torch.device | None = None) -> Tensor:
+def norm_of(gradients: list[Tensor], device: torch.device | None = None) -> Tensor:
+    """Euclidean norm over all of them; 0 on `device` where there are none."""
     if not gradients:
         return torch.zeros((), device=device)
     norm: Tensor = torch.stack(torch._foreach_norm(gradients)).norm()

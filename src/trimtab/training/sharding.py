@@ -119,7 +119,7 @@ def _add(gradients: Sequence[Tensor], world: World) -> None:
 
 
 class Sharded(Generic[R]):
-    """A role whose layers are split over the processes while it is trained.
+    """A role that is split over the processes while it is trained: its layers, by FSDP2.
 
     Args:
         role: trainable. Its own weights are given up (a fork of it, `self.role`, is trained) until `restore`.
@@ -129,23 +129,30 @@ class Sharded(Generic[R]):
         TrimtabError: its layout has adapters, or it has no list of layers.
     """
 
+    parallel = "fsdp"
+    """The setting that asks for this."""
+
     def __init__(self, role: R, world: World) -> None:
         if role.lora is not None:
             raise TrimtabError(
                 ErrorKind.CONFIG,
-                'model.parallel = "fsdp" with adapters: they and their optimiser are too small to be worth splitting',
+                f'model.parallel = "{self.parallel}" with adapters: they and their optimiser are too small to be '
+                "worth splitting",
                 'set model.parallel = "ddp"',
             )
-        from torch.distributed.fsdp import fully_shard
-
         self._plain, self._world = role, world
         self.role: R = role.fork(trainable=True)
         for _, parameter in role.own_parameters():
             parameter.data = parameter.data.new_empty(0)
+        self._split()
+
+    def _split(self) -> None:
+        from torch.distributed.fsdp import fully_shard
+
         count = self.role.backbone.layer_count
-        self._layers = list(layer_list(self.role.hf, count)[1])[role.boundary :]
+        self._layers = list(layer_list(self.role.hf, count)[1])[self.role.boundary :]
         for layer in self._layers:
-            fully_shard(layer, mesh=world.mesh, reshard_after_forward=True)
+            fully_shard(layer, mesh=self._world.mesh, reshard_after_forward=True)
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
