@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.claims import LEASE_SECONDS, is_alive
@@ -23,21 +19,16 @@ from trimtab.labeling.protocol import JudgeIdentity, JudgeRequest, Outcome, Verd
 from trimtab.labeling.questions import Key, Question, key_of
 from trimtab.labeling.store_schema import (
     COLUMNS,
+    FORMAT,
     VERDICT_COLUMNS,
-    migrate,
-    opening_error,
-    refuse_foreign,
     row_of,
     utf8,
     verdict_of,
     verdict_record,
 )
-from trimtab.runs.files import writing
+from trimtab.runs.database import Database
 
 __all__ = ["Claimed", "LabelStore"]
-
-BUSY_SECONDS = 30.0
-"""How long a writer waits for another process's write."""
 
 _CHUNK = 256
 """Pairs looked up in one statement."""
@@ -74,7 +65,7 @@ class Claimed(NamedTuple):
     busy: list[Question]
 
 
-class LabelStore:
+class LabelStore(Database):
     """Verdicts by (pair content, judge, model, template, what was asked, order, sample, seed).
 
     Usable as a context manager, and from several threads and processes at once.
@@ -87,24 +78,12 @@ class LabelStore:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        with writing(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.RLock()
+        super().__init__(path, FORMAT)
+        # A lost claim costs a question asked twice at worst: not worth waiting for the disk.
         try:
-            self._db = self._connect("FULL")
-            migrate(self._db, self.path)
-            # A lost claim costs a question asked twice at worst: not worth waiting for the disk.
             self._claims = self._connect("NORMAL")
         except sqlite3.Error as error:
-            raise opening_error(self.path, error) from error
-
-    def _connect(self, synchronous: str) -> sqlite3.Connection:
-        db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        refuse_foreign(db, self.path)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute(f"PRAGMA synchronous = {synchronous}")
-        return db
+            raise self._opening_error(error) from error
 
     # verdicts
 
@@ -115,7 +94,7 @@ class LabelStore:
         for key in wanted:
             groups.setdefault((*key[1:5], key.seed), {})[key.pair_hash] = None
         found: dict[Key, Verdict] = {}
-        with self._read() as cursor:
+        with self.reading(one_moment=False) as cursor:
             for group, hashes in groups.items():
                 listed = list(hashes)
                 for start in range(0, len(listed), _CHUNK):
@@ -137,7 +116,7 @@ class LabelStore:
         """
         now = time.time()
         rows = [row_of(q, v, now) for q, v in zip(questions, verdicts, strict=True)]
-        with self._write(self._db, f"the last {len(rows)} verdicts cannot be recorded") as cursor:
+        with self.transaction(f"the last {len(rows)} verdicts cannot be recorded") as cursor:
             cursor.executemany(_INSERT, rows)
             cursor.executemany(_UNCLAIM, [q.key for q in questions])
 
@@ -159,7 +138,7 @@ class LabelStore:
         A recorded error is no answer: its question can be claimed.
         """
         now = time.time()
-        with self._write(self._claims, "questions cannot be claimed") as cursor:
+        with self.transaction("questions cannot be claimed", self._claims) as cursor:
             recorded = {k: v for k, v in self._among(cursor, questions).items() if v.outcome is not Outcome.ERROR}
             open_ = [q for q in questions if q.key not in recorded]
             held = self._held(cursor, open_, owner, now)
@@ -169,12 +148,12 @@ class LabelStore:
 
     def renew(self, owner: str) -> None:
         """Put off the end of the owner's claims."""
-        with self._write(self._claims, "claims cannot be renewed") as cursor:
+        with self.transaction("claims cannot be renewed", self._claims) as cursor:
             cursor.execute("UPDATE claims SET expires = ? WHERE owner = ?", (time.time() + LEASE_SECONDS, owner))
 
     def release(self, owner: str) -> None:
         """Give up the owner's claims."""
-        with self._write(self._claims, "claims cannot be given up") as cursor:
+        with self.transaction("claims cannot be given up", self._claims) as cursor:
             cursor.execute("DELETE FROM claims WHERE owner = ?", (owner,))
 
     def _among(self, cursor: sqlite3.Cursor, questions: Sequence[Question]) -> dict[Key, Verdict]:
@@ -201,7 +180,7 @@ class LabelStore:
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Every recorded verdict as a row of `store_schema.COLUMNS`, in the order of the key."""
-        with self._read() as cursor:
+        with self.reading(one_moment=False) as cursor:
             for row in cursor.execute(f"SELECT {', '.join(COLUMNS)} FROM verdicts ORDER BY {', '.join(Key._fields)}"):
                 if any(isinstance(value, bytes) for value in row):
                     raise self._damaged(str(row[0]), "a column holds bytes where a text or a number belongs")
@@ -214,7 +193,7 @@ class LabelStore:
             replace: put them in the place of whatever is there.
         """
         overwrite = _INSERT.partition("ON CONFLICT")[0].replace("INSERT", "INSERT OR REPLACE", 1)
-        with self._write(self._db, f"{len(rows)} verdicts cannot be recorded") as cursor:
+        with self.transaction(f"{len(rows)} verdicts cannot be recorded") as cursor:
             cursor.executemany(overwrite if replace else _INSERT, [[utf8(value) for value in row] for row in rows])
 
     def verdict_records(self) -> Iterator[dict[str, Any]]:
@@ -238,63 +217,14 @@ class LabelStore:
 
     def counts(self) -> dict[Outcome, int]:
         """Recorded verdicts by outcome, every outcome present."""
-        with self._read() as cursor:
+        with self.reading(one_moment=False) as cursor:
             rows = dict(cursor.execute("SELECT outcome, COUNT(*) FROM verdicts GROUP BY outcome"))
         return {outcome: rows.get(outcome.value, 0) for outcome in Outcome}
 
     def close(self) -> None:
         """Close the file; the store cannot be used after it."""
         self._claims.close()
-        self._db.close()
+        super().close()
 
     def __len__(self) -> int:
         return sum(self.counts().values())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @contextmanager
-    def _read(self) -> Iterator[sqlite3.Cursor]:
-        """A cursor for reading.
-
-        Raises:
-            TrimtabError: the file is damaged, or another process kept it locked for too long.
-        """
-        with self._lock, closing(self._db.cursor()) as cursor:
-            try:
-                yield cursor
-            except sqlite3.DatabaseError as error:
-                raise TrimtabError(
-                    ErrorKind.DATA,
-                    f"{self.path}: recorded verdicts cannot be read: {error}",
-                    "what `sqlite3 FILE .recover` can save of a damaged file is a store again",
-                ) from error
-
-    @contextmanager
-    def _write(self, db: sqlite3.Connection, failed: str) -> Iterator[sqlite3.Cursor]:
-        """A transaction that is whole or not at all.
-
-        Raises:
-            TrimtabError: the disk is full, or another process wrote for too long.
-        """
-        with self._lock, closing(db.cursor()) as cursor:
-            try:
-                cursor.execute("BEGIN IMMEDIATE")
-                yield cursor
-                cursor.execute("COMMIT")
-            except BaseException as error:
-                if db.in_transaction:  # on a full disk SQLite has rolled back itself
-                    cursor.execute("ROLLBACK")
-                if type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError):  # others are bugs of ours
-                    raise TrimtabError(
-                        ErrorKind.FAILED,
-                        f"{self.path}: {failed}: {error}",
-                        "No verdict recorded before is lost: make room or allow writing there, then give the same "
-                        "command again; only what is missing is asked for.",
-                    ) from error
-                raise

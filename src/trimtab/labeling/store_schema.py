@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.labeling.protocol import Outcome, Verdict
 from trimtab.labeling.questions import Key, Question
+from trimtab.runs.database import Format
 
 __all__ = [
     "COLUMNS",
-    "SCHEMA_VERSION",
+    "FORMAT",
     "VERDICT_COLUMNS",
-    "migrate",
-    "opening_error",
     "row_of",
     "utf8",
     "verdict_of",
     "verdict_record",
 ]
-
-SCHEMA_VERSION = 2
 
 _KEY_1 = """
     pair_hash TEXT NOT NULL, judge TEXT NOT NULL, model TEXT NOT NULL, template TEXT NOT NULL,
@@ -69,74 +63,15 @@ COLUMNS = (*Key._fields, "pair_id", "wording", "principle", *VERDICT_COLUMNS, "a
 _LONE = re.compile("[\ud800-\udfff]")
 
 
-def refuse_foreign(db: sqlite3.Connection, path: Path) -> None:
-    """Leave an SQLite file alone that somebody else made.
-
-    Raises:
-        TrimtabError: it has tables, and none of a label store.
-        sqlite3.Error: it is no SQLite file.
-    """
-    tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    if tables and "verdicts" not in tables:
-        raise TrimtabError(
-            ErrorKind.DATA,
-            f"{path}: is an SQLite file, but no label store: its tables are {', '.join(sorted(tables)[:5])}",
-            "a project's label store is labels.sqlite, written by trimtab label",
-        )
-
-
-def migrate(db: sqlite3.Connection, path: Path) -> None:
-    """Bring a file to the present version, in one transaction; an empty file becomes a store.
-
-    Raises:
-        TrimtabError: it is of a newer version.
-        sqlite3.Error: it is no store, or there is no room.
-    """
-    if db.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
-        return
-    # IMMEDIATE: two processes that open a new file at once must not both find it empty
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version > SCHEMA_VERSION:
-            raise TrimtabError(
-                ErrorKind.DATA,
-                f"{path}: was written by a newer Trimtab (format {version}, this one knows {SCHEMA_VERSION})",
-                "upgrade trimtab, or move the file away to start a new one",
-            )
-        for statements in _STEPS[version:]:
-            for statement in statements:
-                db.execute(statement)
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-
-
-def opening_error(path: Path, error: sqlite3.Error) -> TrimtabError:
-    """What to tell of a store that cannot be opened, and what to do."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        return TrimtabError(
-            ErrorKind.FAILED,
-            f"{path}: the label store cannot be opened for writing: {error}",
-            "Nothing recorded is lost: make room on the disk, then give the same command again.",
-        )
-    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-        return TrimtabError(
-            ErrorKind.FAILED,
-            f"{path}: the label store cannot be opened for writing: {error}",
-            "allow writing to the file and its directory: SQLite keeps two files of its own beside it",
-        )
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return TrimtabError(
-            ErrorKind.FAILED, f"{path}: another process keeps the label store locked", "try again when it has ended"
-        )
-    return TrimtabError(
-        ErrorKind.DATA, f"{path}: is not a usable label store: {error}", "move the file away to start a new one"
-    )
+FORMAT = Format(
+    "label store",
+    "verdicts",
+    _STEPS,
+    "a project's label store is labels.sqlite, written by trimtab label",
+    "No verdict recorded before is lost: make room or allow writing there, then give the same command again; only what "
+    "is missing is asked for.",
+)
+"""The versions of the file."""
 
 
 def row_of(question: Question, verdict: Verdict, recorded: float) -> tuple[Any, ...]:
