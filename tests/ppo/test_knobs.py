@@ -88,6 +88,9 @@ OTHERS = {
     "language_data": "test_stability.py",
     "language_coef": "test_stability.py",
     "language_batch_size": "test_stability.py",
+    "engine": "test_engines.py",
+    "engine_options": "tests/models/test_vllm_engines.py",
+    "importance_cap": "test_engines.py",
     "reference_share": "test_stability.py (it acts on the weights after the last iteration)",
 }
 

@@ -34,7 +34,7 @@ from trimtab.models.saving import write_model
 
 __all__ = ["VllmEngine", "VllmServerEngine", "require_vllm"]
 
-_OURS = {"model", "dtype", "logprobs_mode", "generation_config", "skip_tokenizer_init"}
+_OURS = {"model", "dtype", "logprobs_mode", "generation_config", "skip_tokenizer_init", "use_tqdm_on_load"}
 """Arguments of vLLM that are not the user's to set."""
 _TIMEOUT = 3600
 """Seconds that an answer of the server may take."""
@@ -180,7 +180,7 @@ class VllmEngine(_Vllm):
         try:
             return LLM(
                 model=str(directory), dtype=str(dtype).removeprefix("torch."), logprobs_mode="processed_logprobs",
-                generation_config="vllm", skip_tokenizer_init=True, **options,
+                generation_config="vllm", skip_tokenizer_init=True, use_tqdm_on_load=False, **options,
             )  # fmt: skip
         except (TypeError, ValueError, RuntimeError) as error:
             raise TrimtabError(
