@@ -6,15 +6,19 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ppo_settings import small
 from trimtab import ppo
 from trimtab.config.schema import PPOConfig
 from trimtab.errors import TrimtabError
+from trimtab.models.engines import protocol
+from trimtab.models.generation import Generated, generate
 from trimtab.models.roles import CausalModel
-from trimtab.ppo import experience, memory, update
+from trimtab.ppo import experience, memory, parts, update
 from trimtab.runs.run import Run
-from trimtab.training.memory import kept_for_backward
+from trimtab.training.memory import RowLimit, kept_for_backward
 from trimtab.training.precision import Precision
 from trimtab.worlds.model import build_model
 
@@ -221,3 +225,76 @@ def test_keys_and_values_of_a_response_are_counted(base):
 def test_a_budget_with_a_size_is_refused():
     with pytest.raises(ValueError, match="activation_gib has no effect with micro_batch_size = 4"):
         PPOConfig(micro_batch_size=4, activation_gib=1.0)
+
+
+@given(prompts=st.integers(1, 12), k=st.integers(1, 12), rows=st.integers(1, 200))
+def test_parts_are_equal_and_no_larger_than_allowed(prompts, k, rows):
+    some, each = parts.size_of_parts(prompts, k, rows)
+    assert prompts % some == 0
+    assert k % each == 0
+    assert some * each <= rows
+    assert each == k or some == 1  # a prompt's responses are parted only where they do not fit together
+    if each == k:  # and no larger part of whole prompts would fit
+        assert not any(prompts % n == 0 and n * k <= rows for n in range(some + 1, prompts + 1))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 8, 11])
+@pytest.mark.parametrize("part", [(0, 1), (1, 2)])
+def test_responses_sampled_in_parts_are_the_same(base, codec, rows, part):
+    ids = torch.arange(18).view(3, 6) + 4
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    mask[1, :3] = False
+
+    def sampled(limit: RowLimit) -> tuple[Generated, torch.Tensor, list[int]]:
+        generator, sizes = torch.Generator().manual_seed(3), []
+
+        def sample(ids, mask, k, part):
+            sizes.append(len(ids) * k)
+            return generate(
+                base, ids, mask, max_new_tokens=7, temperature=1.0, eos_ids=range(60, 104), pad_id=0,
+                generator=generator, responses_per_prompt=k, part=part,
+            )  # fmt: skip
+
+        return parts.sample_in_parts(sample, ids, mask, 4, part, generator, 0, limit), generator.get_state(), sizes
+
+    whole, after, sizes = sampled(RowLimit("sampling", None, adapts=True))
+    assert sizes == [12]
+    assert len(set(whole.mask.sum(1).tolist())) > 1
+    cut, after_parts, sizes = sampled(RowLimit("sampling", rows, adapts=True))
+    assert len(sizes) > 1
+    assert max(sizes) <= rows
+    assert torch.equal(after, after_parts)
+    for name in ("tokens", "mask", "finished"):
+        assert torch.equal(getattr(whole, name), getattr(cut, name)), name
+    torch.testing.assert_close(cut.logprobs, whole.logprobs, rtol=0, atol=1e-5)
+
+
+def test_sampling_that_does_not_fit_is_repeated_with_the_same_numbers(base, codec, few_prompts, scorer, monkeypatch):
+    told = _train(base, codec, few_prompts, scorer)
+    whole = protocol.generate
+
+    def limited(model, ids, *rest, responses_per_prompt=1, generator, **options):
+        found = whole(model, ids, *rest, responses_per_prompt=responses_per_prompt, generator=generator, **options)
+        if len(ids) * responses_per_prompt > 5:
+            raise _full(len(ids))  # after the random numbers were drawn
+        return found
+
+    monkeypatch.setattr(protocol.NativeEngine, "generate", staticmethod(limited))
+    found = _train(base, codec, few_prompts, scorer)
+    assert [row["memory/rollout_rows"] for row in found.history] == [4.0, 4.0]
+    for name, weight in _weights(told).items():
+        torch.testing.assert_close(_weights(found)[name], weight, rtol=0, atol=1e-5)
+
+
+def test_all_sizes_are_part_of_the_checkpoint():
+    one = memory.Memory(small())
+    one.update.rows, one.scoring.rows, one.rollout.rows = 1, 2, 3
+    other = memory.Memory(small())
+    other.load_state_dict(one.state_dict())
+    assert (other.update.rows, other.scoring.rows, other.rollout.rows) == (1, 2, 3)
+    assert other.signals(small()) == {
+        "memory/micro_batch_size": 1.0, "memory/scoring_rows": 2.0, "memory/rollout_rows": 3.0,
+    }  # fmt: skip
+    told = memory.Memory(small(micro_batch_size=4))
+    told.load_state_dict(one.state_dict())
+    assert (told.update.rows, told.scoring.rows, told.rollout.rows) == (4, 4, 3)

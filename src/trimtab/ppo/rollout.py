@@ -20,6 +20,8 @@ from trimtab.models.prompts import EncodedPrompts
 from trimtab.models.roles import CausalModel
 from trimtab.models.seeds import numpy_stream
 from trimtab.models.tokens import TextCodec, left_pad
+from trimtab.ppo.parts import sample_in_parts
+from trimtab.training.memory import RowLimit
 from trimtab.training.world import World
 
 __all__ = ["PromptOrder", "Rollout", "sample_rollout"]
@@ -99,12 +101,14 @@ def sample_rollout(
     device: torch.device,
     world: World | None = None,
     engine: GenerationEngine | None = None,
+    limit: RowLimit | None = None,
 ) -> Rollout:
     """Sample K responses to each chosen prompt from the full softmax at `temperature`.
 
     Args:
         world: the processes that share the work, where the prompts can be parted equally; each gets the whole rollout.
         engine: who samples; None: the native loop.
+        limit: how many responses are in memory at once, but in an engine that sees to its own memory; None: all.
 
     Returns:
         A rollout of B = len(chosen) * K responses; responses to one prompt stand together.
@@ -113,18 +117,19 @@ def sample_rollout(
     ids, mask = ids.to(device), mask.to(device)
     world = world or World.single()
     own, parted = world.share(len(chosen)), world.parted(len(chosen))
-    out = (engine or NativeEngine()).generate(
-        policy,
-        ids[own],
-        mask[own],
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        eos_ids=codec.eos_ids,
-        pad_id=codec.pad_id,
-        generator=generator,
-        responses_per_prompt=responses_per_prompt,
-        part=(world.rank, world.size) if parted else (0, 1),
-    )
+    engine = engine or NativeEngine()
+
+    def sample(ids: Tensor, mask: Tensor, k: int, part: tuple[int, int]) -> Generated:
+        return engine.generate(
+            policy, ids, mask, max_new_tokens=max_new_tokens, temperature=temperature, eos_ids=codec.eos_ids,
+            pad_id=codec.pad_id, generator=generator, responses_per_prompt=k, part=part,
+        )  # fmt: skip
+
+    part = (world.rank, world.size) if parted else (0, 1)
+    if limit is None or engine.own_weights:
+        out = sample(ids[own], mask[own], responses_per_prompt, part)
+    else:
+        out = sample_in_parts(sample, ids[own], mask[own], responses_per_prompt, part, generator, codec.pad_id, limit)
     if parted:
         out = _together(out, codec.pad_id, world)
     ids, mask = (x.repeat_interleave(responses_per_prompt, 0) for x in (ids, mask))
