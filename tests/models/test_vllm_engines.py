@@ -157,7 +157,7 @@ def test_without_vllm_the_command_that_installs_it_is_named(monkeypatch, tmp_pat
 
 def test_no_server_a_closed_one_and_one_that_fails_are_told_apart(core, build, tmp_path):
     policy = policy_of(CausalModel(build()))
-    with pytest.raises(TrimtabError, match="no vLLM server answers at .*:9/collective_rpc") as caught:
+    with pytest.raises(TrimtabError, match=r"no vLLM server answers at .*:9/collective_rpc") as caught:
         VllmServerEngine("http://127.0.0.1:9", tmp_path, PAD).sync(policy)
     assert caught.value.kind == ErrorKind.MISSING
     with vllm_fakes.server(core) as url:

@@ -111,10 +111,16 @@ def test_the_correction_weighs_every_token(base, codec, few_prompts, scorer, mon
     assert found["value/gradient_norm"] == pytest.approx(plain["value/gradient_norm"], rel=1e-5)
 
 
-def test_the_correction_works_in_bfloat16_too(base, codec, few_prompts, scorer):
-    with torch.no_grad():  # untrained weights are so small that nothing is lost in bfloat16
-        for weight in base.hf.parameters():
-            weight.mul_(4)
+def test_the_correction_works_for_the_native_loop_in_bfloat16(base, codec, few_prompts, scorer, monkeypatch):
+    """A model this small loses next to nothing in bfloat16: noise stands for what a large one loses."""
+    true = NativeEngine.generate
+
+    def noisy(*args, **kwargs):
+        out = true(*args, **kwargs)
+        noise = 0.1 * torch.rand(out.logprobs.shape, generator=torch.Generator().manual_seed(0)) - 0.05
+        return out._replace(logprobs=torch.where(out.mask, out.logprobs + noise, 0.0))
+
+    monkeypatch.setattr(NativeEngine, "generate", staticmethod(noisy))
     frozen = CausalModel(base.hf.to(torch.bfloat16))
     frozen.requires_grad_(False)
     runs = [
@@ -123,13 +129,14 @@ def test_the_correction_works_in_bfloat16_too(base, codec, few_prompts, scorer):
     ]
     rows = [run.history[0] for run in runs]
     assert "rollout/is_weight_mean" not in rows[0]
-    assert 0 < rows[1]["rollout/is_truncated_fraction"] < 1
-    assert rows[1]["rollout/logprob_gap_mean"] > 1e-3
-    assert rows[1]["rollout/is_weight_mean"] < 1 - 1e-4
-    assert rows[2]["rollout/is_weight_mean"] > rows[1]["rollout/is_weight_mean"]
-    assert rows[2]["rollout/is_truncated_fraction"] < rows[1]["rollout/is_truncated_fraction"]
+    assert rows[1]["rollout/logprob_gap_mean"] == pytest.approx(0.025, rel=0.3)
+    assert 0.2 < rows[1]["rollout/is_truncated_fraction"] < 0.8
+    assert rows[1]["rollout/is_weight_mean"] < 0.995
+    assert abs(rows[2]["rollout/is_weight_mean"] - 1) < 0.02
+    assert rows[2]["rollout/is_truncated_fraction"] == 0.0
     states = [run.policy.own_state() for run in runs]
-    assert any(not torch.equal(states[0][k], states[1][k]) for k in states[0])
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert any(not torch.equal(states[one][k], states[other][k]) for k in states[0])
 
 
 def test_a_correction_of_nothing_is_refused(base, codec, few_prompts, scorer):
