@@ -15,8 +15,8 @@ from trimtab import dpo, preference
 from trimtab.config.layout import Layout
 from trimtab.config.schema import DPOConfig
 from trimtab.data.records import Pair, Response
+from trimtab.dpo.lesson import Lesson
 from trimtab.dpo.logprobs import PairLogprobs
-from trimtab.dpo.training import _Lesson
 from trimtab.errors import TrimtabError
 from trimtab.models.roles import CausalModel
 from trimtab.models.tokens import TextCodec
@@ -52,10 +52,8 @@ def started(directory, name: str = "r") -> Run:
     return run
 
 
-def lesson(policy: CausalModel, pairs, **settings) -> _Lesson:
-    found = _Lesson(
-        CONFIG.model_copy(update={"validation_fraction": 0.0, **settings}), policy, CODEC, pairs, 0, FLOAT32
-    )
+def lesson(policy: CausalModel, pairs, **settings) -> Lesson:
+    found = Lesson(CONFIG.model_copy(update={"validation_fraction": 0.0, **settings}), policy, CODEC, pairs, 0, FLOAT32)
     found.read_reference(None)
     return found
 
@@ -211,7 +209,7 @@ def test_reference_log_probabilities_are_computed_once_and_found_again(tmp_path,
     call = PairLogprobs.__call__
     monkeypatch.setattr(PairLogprobs, "__call__", lambda self, at: (asked.append(len(at)), call(self, at))[1])
     run, pairs = started(tmp_path), polite_pairs(40)
-    lessons = [_Lesson(CONFIG, fork(), CODEC, pairs, 0, FLOAT32) for _ in range(3)]
+    lessons = [Lesson(CONFIG, fork(), CODEC, pairs, 0, FLOAT32) for _ in range(3)]
     lessons[0].read_reference(run)
     assert sum(asked) == 40
     (path,) = (run.path / "artifacts" / "reference_logprobs").iterdir()
@@ -230,7 +228,7 @@ def test_reference_log_probabilities_are_computed_once_and_found_again(tmp_path,
     assert asked == []
     other = fork()
     next(iter(other.trainable_parameters())).data[0, 0] += 0.5
-    moved = _Lesson(CONFIG, other, CODEC, pairs, 0, FLOAT32)
+    moved = Lesson(CONFIG, other, CODEC, pairs, 0, FLOAT32)
     moved.read_reference(run)  # of other weights nothing is taken
     assert sum(asked) == 40
     assert not torch.equal(moved._reference, lessons[0]._reference)
