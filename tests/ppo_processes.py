@@ -30,6 +30,7 @@ from trimtab.errors import TrimtabError
 from trimtab.launch import launched
 from trimtab.models.roles import CausalModel
 from trimtab.models.tokens import TextCodec
+from trimtab.ppo import update
 from trimtab.runs.callbacks import Action
 from trimtab.runs.run import Run
 from trimtab.training.world import World
@@ -42,7 +43,7 @@ class Case:
     """A training: `settings` of [ppo]; `boundary`: shared layers; `dies`: the rank that is killed, and when.
 
     `run`: of the run directory that is written; `actions`: what a callback does after which iteration; `odd`: the rank
-    whose settings differ.
+    whose settings differ; `full`: the rank whose memory holds so many responses in the value part of an update.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Case:
     dies: tuple[int, int] | None = None
     actions: dict[int, dict[str, Any]] = dataclasses.field(default_factory=dict)
     odd: int | None = None
+    full: tuple[int, int] | None = None
 
 
 class LengthScorer:
@@ -90,6 +92,15 @@ def train(case: Case, world: World, directory: Path) -> ppo.PPOResult:
     base = CausalModel(build_model(0), case.boundary)
     base.requires_grad_(False)
     settings = dict(case.settings)
+    value_part = update._value_part
+    if case.full is not None and case.full[0] == world.rank:
+
+        def holds(learner: Any, value: Any, batch: Any, *rest: Any) -> Any:
+            if len(batch) > case.full[1]:
+                raise torch.OutOfMemoryError(f"{len(batch)} responses")
+            return value_part(learner, value, batch, *rest)
+
+        update._value_part = holds
     if case.odd == world.rank:
         settings["beta"] = 0.123
     config = PPOConfig.model_validate(settings)
@@ -112,6 +123,7 @@ def train(case: Case, world: World, directory: Path) -> ppo.PPOResult:
         run=run, seed=5, world=world, parallel=case.parallel, demonstrations=demonstrations,
         held_out=ppo.HeldOut(prompts(3, 9), {}, 2), callbacks=[Say(case.actions)] if world.first else [],
     )  # fmt: skip
+    update._value_part = value_part
     if run is not None:
         run.close()
     return result

@@ -116,6 +116,26 @@ def test_a_process_that_dies_ends_the_others_with_an_error(tmp_path, rank):
 
 
 @pytest.mark.slow
+def test_where_the_memory_of_one_process_runs_out_all_halve(tmp_path):
+    # 8 responses in one minibatch, 4 a process; process 1 holds 3, so that both go on with 2
+    cases = [
+        Case("told", ONE_UPDATE | {"micro_batch_size": 2}), Case("found", ONE_UPDATE, full=(1, 3)),
+        Case("split", ONE_UPDATE, "fsdp", full=(1, 3)),
+    ]  # fmt: skip
+    for code, output in finish(start(tmp_path, cases[:2])):
+        assert code == 0, output
+    told, found = (load_file(tmp_path / f"{case.name}.safetensors") for case in cases[:2])
+    assert all(torch.equal(weight, found[name]) for name, weight in told.items())
+    rows = json.loads((tmp_path / "found.json").read_text())[0]
+    assert [row["memory/micro_batch_size"] for row in rows] == [2.0] * 5
+    # with weights split over them they cannot start again in the middle: said at once, no hanging
+    outcome = finish(start(tmp_path, cases[2:]), timeout=60)
+    assert [code for code, _ in outcome] == [1, 1]
+    assert "memory ran out in an update with 4 responses at once: 4 responses" in outcome[1][1]
+    assert "name a smaller ppo.micro_batch_size" in outcome[1][1]
+
+
+@pytest.mark.slow
 def test_processes_with_different_settings_are_refused(tmp_path):
     outcome = finish(start(tmp_path, [Case("odd", SMALL, odd=1)]))
     for code, output in outcome:
