@@ -203,6 +203,11 @@ class VllmEngine(_Vllm):
             for one in answer.outputs
         ]
 
+    def close(self) -> None:
+        """End vLLM, and remove the weights that were handed over."""
+        self._llm = None
+        super().close()
+
 
 class VllmServerEngine(_Vllm):
     """A vLLM server, on this machine or one that sees the same directory under the same name.
