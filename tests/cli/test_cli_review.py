@@ -6,9 +6,9 @@ import json
 import os
 import pty
 import select
-import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -171,30 +171,31 @@ def test_ctrl_c_in_a_terminal_keeps_the_votes(compared: Path, trimtab: Any):
     process = subprocess.Popen(
         command, stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
     )
-    os.close(slave)
     seen = ""
 
-    def until(text: str, times: int) -> None:
+    def press(key: bytes, after: int) -> None:
+        """Press a key when the question stands there for the `after`-th time and the terminal hands on single keys."""
         nonlocal seen
-        end = time.monotonic() + 60
-        while seen.count(text) < times:
+        end = time.monotonic() + 90
+        while seen.count("[q] stop") < after or termios.tcgetattr(slave)[3] & termios.ICANON:
             assert time.monotonic() < end, seen
+            assert process.poll() is None, seen
             if select.select([master], [], [], 0.1)[0]:
                 seen += os.read(master, 65536).decode("utf-8", "replace")
+        os.write(master, key)
 
     try:
-        until("[q] stop", 1)
-        os.write(master, b"a")
-        until("[q] stop", 2)
-        os.write(master, b"b")
-        until("[q] stop", 3)
-        process.send_signal(signal.SIGINT)
-        until("votes recorded: 2", 1)
-        assert process.wait(timeout=60) == 130
+        press(b"a", 1)
+        press(b"b", 2)
+        press(b"\x03", 3)
+        assert process.wait(timeout=90) == 130
+        seen += os.read(master, 65536).decode("utf-8", "replace")
+        assert "votes recorded: 2" in seen
     finally:
         process.kill()
         process.wait()
         os.close(master)
+        os.close(slave)
     assert results(ReviewStore(compared / "reviews.sqlite")).overall.votes == 2
 
 
