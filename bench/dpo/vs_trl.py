@@ -1,6 +1,6 @@
 """DPO against TRL's DPOTrainer: the same loss and gradients, and how many pairs a second.
 
-    python -m bench.dpo.vs_trl [--trl DIR] [--model smollm2-135m-instruct] [--batch 8] [--steps 4] [--runs 3] [--json FILE]
+    python -m bench.dpo.vs_trl [--trl DIR] [--model smollm2-135m-instruct] [--steps 4] [--runs 3] [--json FILE]
 
 Needs trl with datasets and accelerate, installed or, for trl itself, unzipped in `--trl` (pip download --no-deps trl).
 

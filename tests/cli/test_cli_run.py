@@ -15,7 +15,7 @@ from trimtab.runs.files import write_json
 from trimtab.runs.progress import progress
 from trimtab.runs.run import Existing, Run
 
-ORDER = ["sft", "sample", "label", "pm", "ppo", "eval", "report"]
+ORDER = ["sft", "sample", "label", "pm", "ppo", "dpo", "eval", "report"]
 
 
 def finish(project: Project, run: Run, stage: str, result: dict[str, Any]) -> None:
@@ -80,7 +80,7 @@ def test_run_as_json_says_what_ran(trimtab, project, pipeline):
         "run": "main",
         "path": str(project / "runs" / "main"),
         "dry_run": False,
-        "count": 7,
+        "count": 8,
         "truncated": False,
         "summary": "Better: main by 3",
         "report": None,
@@ -118,7 +118,9 @@ def test_dry_run_of_a_new_project_runs_nothing(trimtab, project, pipeline):
 
 
 def rows_of_plan(done: Any) -> dict[str, str]:
-    return {row["name"]: f"{row['status']} {'runs' if row['run'] else 'stays'}" for row in done.json["stages"]}
+    """Of the stages that the settings want."""
+    rows = [row for row in done.json["stages"] if row["needed"]]
+    return {row["name"]: f"{row['status']} {'runs' if row['run'] else 'stays'}" for row in rows}
 
 
 def test_dry_run_after_a_changed_setting(trimtab, project, pipeline):
@@ -170,7 +172,7 @@ def test_quiet_silences_narration_and_progress(trimtab, project, pipeline, monke
 def test_a_stage_that_the_reward_does_without_is_said_to_be(trimtab, project):
     done = trimtab("run", project, "--dry-run", "--set", "ppo.reward=rule:length")
     assert [line.split()[:3] for line in done.out.splitlines() if "not needed" in line] == [
-        [stage, "pending", "no"] for stage in ("sample", "label", "pm")
+        [stage, "pending", "no"] for stage in ("sample", "label", "pm", "dpo")
     ]
 
 
@@ -276,3 +278,24 @@ def test_pm_eval_without_a_preference_model_says_how_to_get_one(trimtab, project
     make_run(project / "runs", "main")
     done = trimtab("pm", "eval", project)
     assert (done.code, done.err.splitlines()[-1]) == (1, f"  trimtab run {project} --run main --until pm")
+
+
+def test_the_algorithm_says_which_policy_a_run_trains(trimtab, project):
+    for wanted, other in (("ppo", "dpo"), ("dpo", "ppo")):
+        done = trimtab("run", project, "--dry-run", "--json", "--set", f"project.algorithm={wanted}")
+        rows = {row["name"]: row for row in done.json["stages"]}
+        assert (rows[wanted]["run"], rows[other]["run"]) == (True, False)
+        assert rows[other]["why"] == f'not needed: project.algorithm = "{wanted}"'
+    done = trimtab(
+        "run", project, "--dry-run", "--json", "--set", "project.algorithm=dpo", "--set", "ppo.reward=rule:length"
+    )
+    assert [row["name"] for row in done.json["stages"] if not row["needed"]] == ["pm", "ppo"]
+
+
+@pytest.mark.parametrize(("stage", "other"), [("ppo", "dpo"), ("dpo", "ppo")])
+def test_the_commands_ppo_and_dpo_train_what_they_say_whatever_the_setting_is(trimtab, project, pipeline, stage, other):
+    done = trimtab(stage, project, "--set", "eval.bootstrap=9")
+    assert done.code == 0
+    assert ("project.algorithm" in done.err) == (stage == "dpo")  # the setting is ppo
+    asked = trimtab(stage, project, "--set", f"project.algorithm={other}", "--quiet")
+    assert asked.err.count("project.algorithm") == 0
