@@ -1,31 +1,33 @@
 """Gold that each layout of `model.trainable` reaches in the tiny world, against training all weights.
 
-    python -m bench.layouts.gold                       20 seeds, one run at a time
-    python -m bench.layouts.gold --rates --seeds 3     every candidate of the learning rates, on seeds below 1000
+    python -m bench.layouts.gold                       20 seeds, two at a time, one thread each
+    python -m bench.layouts.gold --rates --seeds 2     every candidate of the learning rates, on seeds below 1000
 
-Every seed draws pairs, labels them with the faithful judge and trains one preference model, the same for all layouts
-(with all weights trained); the policy is a fine-tuned model of four layers, half of which `top:2` trains. The value
-model starts from the reference. Gold is the mean of three measurements on 256 held-out prompts; the gain is over the
-fine-tuned model. Told are, for each layout,
+Every seed draws pairs, labels them with the faithful judge and trains one preference model, the same for all layouts;
+the policy is a fine-tuned model of four layers whose head is tied to the embedding. "+ head" trains the head as well
+(`model.train_head`). The value model starts from the reference. Gold is the mean of the last three measurements on 256
+held-out prompts; the gain is over the fine-tuned model. Told are, for each layout,
 
-(equal iterations)  its gain less that of `full` after 100 iterations, as a share of the gain of `full`. The 95 %
-                    interval is over the pairs of a seed; not inferior: it lies above -.05
-(equal time)        the same, with as many iterations as fit into the time of 100 of `full`: by the median seconds of
-                    an iteration in the same process (measurements not counted); better: the interval lies above 0
+(equal iterations)  its gain less that of `full` after 60 iterations, as a share of the gain of `full`; 95 % interval
+                    over the seeds. Not inferior: it lies above -.05
+(equal time)        the same, with as many iterations as fit into the time of 60 of `full`: by the median seconds of an
+                    iteration in the same process, measurements not counted. Better: the interval lies above 0
 
-Learning rates are those of RATES, chosen for every layout, `full` too, on seeds below 1000. Results are appended to
-bench/results/layouts/gold.jsonl; what stands there is not run again.
+Learning rates (the value model's is twice as high) were chosen for every layout, `full` too, on seeds below 1000.
+Results are appended to bench/results/layouts/gold.jsonl; seeds that stand there are not run again.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
+import multiprocessing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from bench.tiny_world import world
 from bench.tiny_world.claims import CLAIMS
@@ -33,52 +35,70 @@ from trimtab import ppo
 from trimtab.config.layout import Layout
 from trimtab.models.seeds import torch_stream
 from trimtab.preference import PreferenceModel
+from trimtab.preference.ensemble import load_preference
 from trimtab.runs.files import append_jsonl, read_jsonl
 from trimtab.runs.progress import progress, set_quiet
+from trimtab.sampling.responses import sample_responses
 from trimtab.stats.intervals import bootstrap_mean
+from trimtab.training.precision import Precision
 from trimtab.worlds.gold import GoldScorer
 
 RESULTS = Path(__file__).parent.parent / "results" / "layouts" / "gold.jsonl"
 FIRST_SEED, SEEDS = 1000, 20
-LAYERS, ITERATIONS, MARGIN = 4, 100, 0.05
-LONGER = 1.6
-"""Layouts are trained for so many times the iterations of `full`, so that the time of `full` is used up."""
-RATES = {"full": 5e-4, "top:2": 5e-4, "lora": 2e-3, "lora-top:2": 2e-3}
-CANDIDATES = {"full": (5e-4, 1e-3), "top:2": (5e-4, 1e-3), "lora": (1e-3, 2e-3, 5e-3), "lora-top:2": (1e-3, 2e-3, 5e-3)}
+LAYERS, ITERATIONS, MARGIN = 4, 60, 0.05
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A layout with its learning rate; the value model's is twice that."""
+    """A layout with its learning rate."""
 
     layout: str
     rate: float
+    head: bool = False
+    longer: float = 1.0
+    """So many times the iterations of `full` are run, so that its time is used up."""
 
-    def train(self, pm: PreferenceModel, seed: int, iterations: int) -> dict[str, Any]:
-        base, codec = world.base(LAYERS, Layout.parse(self.layout))
+    def __str__(self) -> str:
+        return self.layout + (" + head" if self.head else "")
+
+    def train(self, pm: PreferenceModel, seed: int) -> dict[str, Any]:
+        base, codec = world.base(LAYERS, Layout.parse(self.layout, head=self.head))
         held_out, training, _ = world.split()
         config = CLAIMS["faithful"].ppo.model_copy(
             update={
                 "learning_rate": self.rate, "value_learning_rate": 2 * self.rate, "value_init": "reference",
-                "iterations": iterations,
+                "iterations": round(self.longer * ITERATIONS),
             }
         )  # fmt: skip
-        start = time.perf_counter()
         result = ppo.train(
             config, base.fork(trainable=True, generator=torch_stream(seed, "policy", "adapters")), codec, training, pm,
             seed=seed, held_out=ppo.HeldOut(held_out, {"gold": GoldScorer()}, world.MEASURE_EVERY),
         )  # fmt: skip
         rows = [row for row in result.history if "gold/mean" in row]
         return {
-            "layout": self.layout,
+            "arm": str(self),
             "rate": self.rate,
             "seed": seed,
             "iteration_s": float(np.median([row["time/iteration_s"] for row in result.history])),
-            "seconds": time.perf_counter() - start,
             "steps": [row["step"] for row in rows],
             "gold": [row["gold/mean"] for row in rows],
             "kl": [row["kl/reference"] for row in rows],
         }
+
+
+ARMS = [
+    Arm("full", 5e-4),
+    Arm("top:2", 5e-4, longer=1.7),
+    Arm("top:1", 5e-4, head=True, longer=2.0),
+    Arm("top:2", 5e-4, head=True, longer=1.7),
+    Arm("lora-top:2", 1e-3, head=True, longer=1.3),
+    Arm("lora", 1e-3, head=True),
+]
+CANDIDATES = [
+    Arm(arm.layout, rate, arm.head)
+    for arm in ARMS
+    for rate in ((5e-4, 1e-3, 2e-3) if "lora" in str(arm) else (5e-4, 1e-3))
+]
 
 
 def gold_at(record: dict[str, Any], iteration: float) -> float:
@@ -89,8 +109,6 @@ def gold_at(record: dict[str, Any], iteration: float) -> float:
 
 def start() -> float:
     """Gold of the fine-tuned model on the held-out prompts."""
-    from trimtab.sampling.responses import sample_responses
-
     model, codec = world.base(LAYERS)
     repeated = [prompt for prompt in world.split()[0] for _ in range(16)]
     responses = sample_responses(
@@ -99,67 +117,84 @@ def start() -> float:
     return float(np.mean(GoldScorer().score(repeated, responses)))
 
 
-def run(arms: list[Arm], seeds: range, path: Path, longer: float) -> list[dict[str, Any]]:
-    """Every arm on every seed, those of a seed after each other."""
+def preference_model(seed: int, directory: Path) -> PreferenceModel:
+    """That of the faithful judge, trained once a seed."""
+    claim = CLAIMS["faithful"]
+    assert claim.labels is not None
+    kept = directory / f"pm-{claim.settings()}-{seed}"
+    if not kept.is_dir():
+        pm, _ = world.learn_preferences(claim.labels, claim.preference, seed)
+        pm.save(kept)
+    return load_preference(kept, Precision("float32", torch.device("cpu")))
+
+
+def run_seed(task: tuple[Sequence[Arm], int, Path]) -> list[dict[str, Any]]:
+    """Some arms on one seed, after each other."""
+    world.one_thread()
+    set_quiet(True)
+    arms, seed, directory = task
+    pm = preference_model(seed, directory)
+    return [arm.train(pm, seed) for arm in arms]
+
+
+def run(arms: Sequence[Arm], seeds: range, path: Path, jobs: int) -> list[dict[str, Any]]:
+    """All arms on all seeds; what is on file is not run again."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     done = list(read_jsonl(path).records) if path.exists() else []
-    known = {(record["layout"], record["rate"], record["seed"]) for record in done}
-    with progress(len(arms) * len(seeds), "layouts") as bar:
-        for seed in seeds:
-            todo = [arm for arm in arms if (arm.layout, arm.rate, seed) not in known]
-            bar.advance(len(arms) - len(todo))
-            if not todo:
-                continue
-            claim = CLAIMS["faithful"]
-            assert claim.labels is not None
-            pm, _ = world.learn_preferences(claim.labels, claim.preference, seed)
-            for arm in todo:
-                iterations = ITERATIONS if arm.layout == "full" else round(longer * ITERATIONS)
-                done.append(arm.train(pm, seed, iterations))
-                append_jsonl(path, done[-1:])
-                bar.advance(1)
-    return [r for r in done if Arm(r["layout"], r["rate"]) in arms and r["seed"] in seeds]
+    known = {(record["arm"], record["rate"], record["seed"]) for record in done}
+    missing = {seed: [arm for arm in arms if (str(arm), arm.rate, seed) not in known] for seed in seeds}
+    tasks = [(todo, seed, path.parent) for seed, todo in missing.items() if todo]
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(jobs) as pool, progress(len(seeds), "layouts", done=len(seeds) - len(tasks)) as bar:
+        for records in pool.imap_unordered(run_seed, tasks):
+            append_jsonl(path, records)
+            done += records
+            bar.advance(1)
+    wanted = {(str(arm), arm.rate) for arm in arms}
+    return [record for record in done if (record["arm"], record["rate"]) in wanted and record["seed"] in seeds]
 
 
-def tell(records: list[dict[str, Any]], first: float) -> None:
+def tell(arms: Sequence[Arm], records: list[dict[str, Any]]) -> None:
     """A row for each arm; differences are paired by seed."""
-    full = {r["seed"]: r for r in records if r["layout"] == "full" and r["rate"] == RATES["full"]}
-    gain = np.mean([gold_at(r, ITERATIONS) - first for r in full.values()])
-    print(f"start {first:.3f}; full gains {gain:.3f} in {ITERATIONS} iterations, {len(full)} seeds")
-    for arm in sorted({Arm(r["layout"], r["rate"]) for r in records}, key=lambda arm: (arm.layout, arm.rate)):
-        own = [r for r in records if (r["layout"], r["rate"]) == (arm.layout, arm.rate) and r["seed"] in full]
-        pairs = [(r, full[r["seed"]]) for r in own]
-        faster = float(np.median([b["iteration_s"] / a["iteration_s"] for a, b in pairs]))
-        equal = [(gold_at(a, ITERATIONS) - gold_at(b, ITERATIONS)) / gain for a, b in pairs]
-        timed = [
-            (gold_at(a, ITERATIONS * b["iteration_s"] / a["iteration_s"]) - gold_at(b, ITERATIONS)) / gain
-            for a, b in pairs
-        ]
-        texts = []
-        for shares in (equal, timed):
-            interval = bootstrap_mean(shares)
-            texts.append(f"{np.mean(shares):+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]")
-        kl = np.median([r["kl"][[i for i, s in enumerate(r["steps"]) if s <= ITERATIONS][-1]] for r in own])
+    first = start()
+    of = {(r["arm"], r["rate"], r["seed"]): r for r in records}
+    seeds = sorted({r["seed"] for r in records})
+    full = ARMS[0]
+    gain = np.mean([gold_at(of[str(full), full.rate, seed], ITERATIONS) - first for seed in seeds])
+    print(f"start {first:.3f}; full gains {gain:.3f} in {ITERATIONS} iterations; {len(seeds)} seeds")
+    for arm in arms:
+        pairs = [(of[str(arm), arm.rate, seed], of[str(full), full.rate, seed]) for seed in seeds]
+        reached = np.mean([gold_at(a, ITERATIONS) for a, _ in pairs])
+        faster = [b["iteration_s"] / a["iteration_s"] for a, b in pairs]
+        equal = [gold_at(a, ITERATIONS) - gold_at(b, ITERATIONS) for a, b in pairs]
+        timed = [gold_at(a, ITERATIONS * x) - gold_at(b, ITERATIONS) for (a, b), x in zip(pairs, faster, strict=True)]
+        told = []
+        for differences in (equal, timed):
+            found = bootstrap_mean(np.array(differences) / gain)
+            told.append(f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]")
+        kl = np.median([r["kl"][r["steps"].index(ITERATIONS)] for r, _ in pairs])
         print(
-            f"{arm.layout:11} rate {arm.rate:g}: equal iterations {texts[0]}, equal time {texts[1]}; "
-            f"{faster:.2f} times as fast, KL {kl:.1f} nats, {len(own)} seeds"
+            f"{arm!s:17} rate {arm.rate:g}: gold {reached:.3f}; equal iterations {told[0]}, equal time {told[1]}; "
+            f"{np.median(faster):.2f} times as fast; KL {kl:.1f} nats"
         )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rates", action="store_true", help="all candidate learning rates, on seeds below 1000")
+    parser.add_argument("--arms", default="", help='some only, as "top:2,lora + head"')
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path, default=RESULTS, help="where results are appended")
     options = parser.parse_args()
     world.one_thread()
-    set_quiet(False)
-    if options.rates:
-        arms = [Arm(layout, rate) for layout, rates in CANDIDATES.items() for rate in rates]
-        records = run(arms, range(options.seeds), options.json, 1.0)
-    else:
-        arms = [Arm(layout, rate) for layout, rate in RATES.items()]
-        records = run(arms, range(FIRST_SEED, FIRST_SEED + options.seeds), options.json, LONGER)
-    tell(records, start())
+    world.base()
+    world.base(LAYERS)
+    arms, first = (CANDIDATES, 0) if options.rates else (ARMS, FIRST_SEED)
+    if options.arms:
+        arms = [arm for arm in arms if str(arm) in ("full", *options.arms.split(","))]
+    seeds = range(first, first + options.seeds)
+    tell(arms, run(arms, seeds, options.json, options.jobs))
 
 
 if __name__ == "__main__":

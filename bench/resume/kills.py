@@ -3,7 +3,7 @@
     python -m bench.resume.kills [--work DIR] [--times 100] [--minutes 30] [--only-tables]
 
 The project is a small one of the tiny world with every stage. Each trial is a fresh copy that is killed once and then
-run again to its end. It must end like the project that nobody killed: the same metrics (but for times), the same bytes
+run again to its end. It must end like the project that nobody killed: the same metrics (but for times, and what the last command asked), the same bytes
 in every model, the same labels, samples and evaluated rows; and no question whose verdict was recorded at the kill is
 asked again. Trials that are done stand in DIR/trials.jsonl and are not run again; the last that failed is kept in
 DIR/failed.
@@ -31,7 +31,8 @@ from trimtab.runs.run import Run
 
 WORK = Path(__file__).parent.parent / "results" / "resume"
 _LINES = {"prompts": 80, "prompts_held_out": 24, "demonstrations": 320}
-_TIMED = ("time", "time/", "rate/", "memory/")
+_OF_THE_COMMAND = ("time", "time/", "rate/", "memory/", "label/calls", "label/from_store_fraction")
+"""Metrics that tell what the last command did, not what came of it: a resumed one finds verdicts in the store."""
 _STARTING_S = 1.0
 """Random kills begin once Python has started and imported something."""
 
@@ -84,7 +85,7 @@ def metrics(directory: Path) -> list[dict[str, Any]]:
 
 
 def _untimed(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if not key.startswith(_TIMED)}
+    return {key: value for key, value in row.items() if not key.startswith(_OF_THE_COMMAND)}
 
 
 def _answer(row: Any) -> list[str]:
