@@ -54,6 +54,18 @@ Without = Annotated[
     list[str] | None, typer.Option("--without", metavar="ANNOTATOR", help="Leave out their votes; can be repeated.")
 ]
 
+Aspects = Annotated[
+    str,
+    typer.Option(
+        metavar="A,B,...",
+        help="What is asked beside the overall preference, as in helpful,honest,harmless; constitution: its "
+        "principles, whose texts are the guidelines where no others are given.",
+    ),
+]
+Guide = Annotated[
+    Path | None, typer.Option("--guidelines", metavar="FILE", help="What annotators are to go by, a text file.")
+]
+
 
 def new(
     project: Annotated[Path, typer.Argument(metavar="PROJECT", help="Directory of the project.")],
@@ -77,17 +89,8 @@ def new(
         Path | None, typer.Option(metavar="FILE", help="Labeled pairs to mix in as questions with a known answer.")
     ] = None,
     gold_rate: Annotated[float, typer.Option(help="Share of what is shown that is such a question.")] = 0.1,
-    aspects: Annotated[
-        str,
-        typer.Option(
-            metavar="A,B,...",
-            help="What is asked beside the overall preference, as in helpful,honest,harmless; constitution: its "
-            "principles, whose texts are the guidelines where no others are given.",
-        ),
-    ] = "",
-    guide: Annotated[
-        Path | None, typer.Option("--guidelines", metavar="FILE", help="What annotators are to go by, a text file.")
-    ] = None,
+    aspects: Aspects = "",
+    guide: Guide = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the sides and of who sees what when.")] = 0,
     as_json: JsonOutput = False,
     quiet: Quiet = False,
