@@ -3,10 +3,10 @@
     python -m bench.resume.kills [--work DIR] [--times 100] [--minutes 30] [--only-tables]
 
 The project is a small one of the tiny world with every stage. Each trial is a fresh copy that is killed once and then
-run again to its end. It must end like the project that nobody killed: the same metrics (but for times, and what the last command asked), the same bytes
-in every model, the same labels, samples and evaluated rows; and no question whose verdict was recorded at the kill is
-asked again. Trials that are done stand in DIR/trials.jsonl and are not run again; the last that failed is kept in
-DIR/failed.
+run again to its end. It must end like the project that nobody killed: the same metrics (but for times, and what the
+last command asked), the same bytes in every model, the same labels, samples and evaluated rows; and no question whose
+verdict was recorded at the kill is asked again. Trials that are done stand in DIR/trials.jsonl and are not run again;
+the last that failed is kept in DIR/failed.
 """
 
 from __future__ import annotations
