@@ -10,20 +10,18 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from dpo_training import CODEC, fork, started
 from preference_training import die_at, polite_pairs, same_weights
 from trimtab import dpo, preference
-from trimtab.config.layout import Layout
 from trimtab.config.schema import DPOConfig
 from trimtab.data.records import Pair, Response
 from trimtab.dpo.lesson import Lesson
 from trimtab.dpo.logprobs import PairLogprobs
 from trimtab.errors import TrimtabError
 from trimtab.models.roles import CausalModel
-from trimtab.models.tokens import TextCodec
-from trimtab.runs.run import Run
 from trimtab.training.precision import Precision
 from trimtab.worlds.gold import GoldScorer
-from trimtab.worlds.model import LAYERS, build_model, build_tokenizer
+from trimtab.worlds.model import build_model
 from trimtab.worlds.tiny import prompts
 
 CONFIG = DPOConfig(
@@ -31,25 +29,7 @@ CONFIG = DPOConfig(
     max_new_tokens=8,
 )  # fmt: skip
 LAYOUTS = ("full", "top:1", "lora", "lora-top:1")
-CODEC = TextCodec(build_tokenizer())
 FLOAT32 = Precision("float32", torch.device("cpu"))
-
-
-def reference(layout: str = "full") -> CausalModel:
-    parsed = Layout.parse(layout)
-    model = CausalModel(build_model(0), parsed.boundary(LAYERS), lora=parsed.lora)
-    model.requires_grad_(False)
-    return model
-
-
-def fork(layout: str = "full") -> CausalModel:
-    return reference(layout).fork(trainable=True, generator=torch.Generator().manual_seed(1))
-
-
-def started(directory, name: str = "r") -> Run:
-    run = Run.create(directory, name, config={}, seed=1)
-    run.begin_stage("dpo", "f")
-    return run
 
 
 def lesson(policy: CausalModel, pairs, **settings) -> Lesson:
