@@ -22,6 +22,7 @@ from trimtab.training.world import World
 __all__ = [
     "Sharded",
     "add_gradients",
+    "assembled",
     "gathered",
     "is_sharded",
     "load_state",
@@ -75,9 +76,30 @@ def whole_like(x: Tensor, part: Tensor) -> Tensor:
     ).full_tensor()
 
 
+@contextmanager
+def assembled(parameters: Iterable[Tensor], *, write: bool = False) -> Iterator[bool]:
+    """Here parameters that DeepSpeed has split (ZeRO-3) are whole; every process has to ask.
+
+    Args:
+        write: process 0 changes them, for all.
+
+    Returns:
+        Whether any was split.
+    """
+    split = [p for p in parameters if hasattr(p, "ds_tensor")]
+    if not split:
+        yield False
+        return
+    import deepspeed
+
+    with deepspeed.zero.GatheredParameters(split, modifier_rank=0 if write else None):
+        yield True
+
+
 def whole_state(role: Role) -> dict[str, Tensor]:
     """`role.own_state()` with whole tensors; every process has to ask."""
-    return {name: whole(parameter) for name, parameter in role.own_parameters()}
+    with assembled(p for _, p in role.own_parameters()) as split:
+        return {name: whole(p).clone() if split else whole(p) for name, p in role.own_parameters()}
 
 
 def load_state(role: Role, state: Mapping[str, Tensor]) -> None:
@@ -87,6 +109,10 @@ def load_state(role: Role, state: Mapping[str, Tensor]) -> None:
         TrimtabError: as `Role.load_own_state`.
     """
     own = dict(role.own_parameters())
+    with assembled(own.values(), write=True) as split:
+        if split:
+            role.load_own_state(state)
+            return
     fits = {name for name, parameter in own.items() if name in state and state[name].shape == parameter.shape}
     role.load_own_state({name: part_like(own[name], x) if name in fits else x for name, x in state.items()})
 
