@@ -162,6 +162,15 @@ def test_what_an_update_keeps_grows_with_its_responses_as_counted(base):
     assert total == pytest.approx(counted.fixed + 7 * counted.per_row, rel=0.02)
 
 
+def test_long_rows_are_counted_by_shorter_ones(base, monkeypatch):
+    policy, config = base.fork(trainable=True), small(max_new_tokens=60)
+    short = memory.update_memory(config, policy, Precision(), 180)
+    monkeypatch.setattr(memory, "_COUNTED_TOKENS", 10_000)
+    whole = memory.update_memory(config, policy, Precision(), 180)
+    assert short != whole
+    assert short.per_row == pytest.approx(whole.per_row, rel=0.02)
+
+
 def test_recomputing_needs_less_by_the_count(base):
     policy = base.fork(trainable=True)
     kept = memory.update_memory(small(), policy, Precision(), 20)

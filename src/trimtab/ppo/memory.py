@@ -26,6 +26,7 @@ __all__ = ["Memory", "decoding_bytes", "make_memory", "recompute", "update_memor
 _FIND = 'set ppo.micro_batch_size = "auto", which finds a size that fits; or '
 _TELL = "name a smaller ppo.micro_batch_size (with weights split over processes none can be found by trying); or "
 _GIB = 2**30
+_COUNTED_TOKENS = 64
 
 
 class Memory:
@@ -105,17 +106,20 @@ def make_memory(
 def update_memory(config: PPOConfig, policy: CausalModel, precision: Precision, prompt_width: int) -> RowMemory:
     """Activations of an update by its responses, each as long as they get.
 
-    The policy's alone: the value model takes its turn afterwards, with the same layers and a smaller head.
+    The policy's alone: the value model takes its turn afterwards, with the same layers and a smaller head. Counted over
+    a shorter row where that is enough: but for eager attention what is kept grows with the tokens.
     """
     body, width = policy.backbone, prompt_width + config.max_new_tokens
+    shorter = 1.0 if body.config._attn_implementation == "eager" else max(1.0, width / _COUNTED_TOKENS)
+    prompt, new = (max(1, round(tokens / shorter)) for tokens in (prompt_width, config.max_new_tokens))
     recomputes, body.recompute = body.recompute, False
     full = config.kl_placement == "loss" and config.kl_estimator == "full"
 
     def forward(rows: int) -> object:
-        ids = torch.zeros(rows, width, dtype=torch.int64, device=policy.device)
+        ids = torch.zeros(rows, prompt + new, dtype=torch.int64, device=policy.device)
         with precision.autocast():
             return response_logprobs(
-                policy, ids, torch.ones_like(ids, dtype=torch.bool), prompt_width, config.temperature,
+                policy, ids, torch.ones_like(ids, dtype=torch.bool), prompt, config.temperature,
                 want_entropy="gradient" if config.entropy_coef else False, want_logits=full,
             )  # fmt: skip
 
@@ -123,6 +127,7 @@ def update_memory(config: PPOConfig, policy: CausalModel, precision: Precision, 
         kept = kept_for_backward(forward, policy.parameters())
     finally:
         body.recompute = recomputes
+    kept = RowMemory(kept.fixed, math.ceil(kept.per_row * width / (prompt + new)))
     if not recomputes:
         return kept
     # kept: what each layer reads; and all of one layer while it is computed again
