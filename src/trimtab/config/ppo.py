@@ -11,6 +11,7 @@ from trimtab.config.fields import Count, Finite, Fraction, NonNegative, Point, P
 
 __all__ = ["PPOConfig"]
 
+_AUTO: dict[str, JsonValue] = {"x-allowed": 'a whole number from 1 on, or "auto"'}
 _ENGINES: dict[str, JsonValue] = {"x-allowed": '"native", "transformers", "vllm" or the URL of a vLLM server'}
 
 
@@ -103,7 +104,7 @@ class PPOConfig(Section):
     """Passes over each rollout."""
     minibatches: Count = 2
     """Updates an epoch; the batch is cut into this many shuffled parts."""
-    micro_batch_size: Count | Literal["auto"] = "auto"
+    micro_batch_size: Annotated[Count | Literal["auto"], Field(json_schema_extra=_AUTO)] = "auto"
     """Responses in memory at once; gradients accumulate to exactly the minibatch's. auto: the whole minibatch, or what
     activation_gib holds, halved whenever memory runs out."""
     activation_gib: Positive | None = None
@@ -159,7 +160,7 @@ class PPOConfig(Section):
     """Iterations between checkpoints."""
     keep_checkpoints: Count = 3
     """Checkpoints kept, the newest ones; each holds the trained weights three times (with AdamW's moments)."""
-    keep_best: Annotated[str, Field(pattern=r"^-?[\w.]+(/[\w.]+)*$")] | None = None
+    keep_best: Annotated[str, Field(pattern=r"^-?[\w.-]+(/[\w.-]+)*$")] | None = None
     """A signal, as eval/helpfulness or -eval/refusals (minus: the lower the better): the checkpoint after the iteration
     at which it was best is kept as well, and written whether or not one was due."""
     end_with: Literal["last", "best"] = "last"
@@ -197,6 +198,14 @@ class PPOConfig(Section):
              "and one advantage a response; leave them at their defaults (remove the lines)"),
             (self.batch_size % self.minibatches != 0,
              f"minibatches = {self.minibatches} does not divide batch_size = {self.batch_size}"),
+            (self.advantage_whitening and self.batch_size * self.max_new_tokens == 1,
+             "advantage_whitening would make the advantage of the only token (batch_size = 1, max_new_tokens = 1) 0, "
+             "and nothing would be learnt: set it to false, or sample more"),
+            (self.advantage_whitening and self.value == "prompt" and self.batch_size == 1,
+             'advantage_whitening would make the only advantage (batch_size = 1, value = "prompt") 0, and nothing '
+             "would be learnt: set it to false, or sample more"),
+            (self.score_normalisation == "batch" and self.batch_size == 1,
+             'score_normalisation = "batch" makes the score of a batch of one 0: set another, or a larger batch_size'),
             (self.kl_placement == "loss" and self.kl_estimator == "k1",
              'kl_estimator = "k1" as a loss has zero expected gradient on on-policy samples: use "k2", "k3" or "full"'),
             (adaptive and (self.kl_target_nats is None or self.kl_horizon_episodes is None),

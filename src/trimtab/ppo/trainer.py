@@ -138,6 +138,7 @@ class _Trainer:
         self.run = run if world.first else None
         self.precision = precision or Precision("float32", policy.device)
         check_shares(config, world, parallel, self.precision.dtype)
+        codec.check_model(policy.vocabulary_size, "the policy")
         of_prompts = [prompt.id for prompt in prompts]
         world.same("what they train", config.model_dump(mode="json") | {"seed": seed, "prompts": of_prompts})
         world.same("the policy they start from", {"weights": fingerprint(policy)})
