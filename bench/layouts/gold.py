@@ -56,7 +56,7 @@ class Arm:
     rate: float
     head: bool = False
     longer: float = 1.0
-    """So many times the iterations of `full` are run, so that its time is used up."""
+    """So many times the iterations of `full` are run, to use its time up."""
 
     def __str__(self) -> str:
         return self.layout + (" + head" if self.head else "")
@@ -88,10 +88,10 @@ class Arm:
 
 ARMS = [
     Arm("full", 5e-4),
-    Arm("top:2", 5e-4, longer=1.7),
-    Arm("top:1", 5e-4, head=True, longer=2.0),
-    Arm("top:2", 5e-4, head=True, longer=1.7),
-    Arm("lora-top:2", 1e-3, head=True, longer=1.3),
+    Arm("top:2", 5e-4),
+    Arm("top:1", 5e-4, head=True, longer=1.5),
+    Arm("top:2", 5e-4, head=True, longer=1.3),
+    Arm("lora-top:2", 1e-3, head=True),
     Arm("lora", 1e-3, head=True),
 ]
 CANDIDATES = [
@@ -158,12 +158,15 @@ def tell(arms: Sequence[Arm], records: list[dict[str, Any]]) -> None:
     """A row for each arm; differences are paired by seed."""
     first = start()
     of = {(r["arm"], r["rate"], r["seed"]): r for r in records}
-    seeds = sorted({r["seed"] for r in records})
     full = ARMS[0]
+    seeds = sorted({r["seed"] for r in records if r["arm"] == str(full)})
     gain = np.mean([gold_at(of[str(full), full.rate, seed], ITERATIONS) - first for seed in seeds])
     print(f"start {first:.3f}; full gains {gain:.3f} in {ITERATIONS} iterations; {len(seeds)} seeds")
     for arm in arms:
-        pairs = [(of[str(arm), arm.rate, seed], of[str(full), full.rate, seed]) for seed in seeds]
+        own = [seed for seed in seeds if (str(arm), arm.rate, seed) in of]
+        if not own:
+            continue
+        pairs = [(of[str(arm), arm.rate, seed], of[str(full), full.rate, seed]) for seed in own]
         reached = np.mean([gold_at(a, ITERATIONS) for a, _ in pairs])
         faster = [b["iteration_s"] / a["iteration_s"] for a, b in pairs]
         equal = [gold_at(a, ITERATIONS) - gold_at(b, ITERATIONS) for a, b in pairs]
@@ -175,7 +178,7 @@ def tell(arms: Sequence[Arm], records: list[dict[str, Any]]) -> None:
         kl = np.median([r["kl"][r["steps"].index(ITERATIONS)] for r, _ in pairs])
         print(
             f"{arm!s:17} rate {arm.rate:g}: gold {reached:.3f}; equal iterations {told[0]}, equal time {told[1]}; "
-            f"{np.median(faster):.2f} times as fast; KL {kl:.1f} nats"
+            f"{np.median(faster):.2f} times as fast; KL {kl:.1f} nats; {len(own)} seeds"
         )
 
 
