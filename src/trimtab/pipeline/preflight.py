@@ -21,6 +21,7 @@ from trimtab.pipeline.names import TINY_WORLD, model_name
 from trimtab.pipeline.project import Project
 from trimtab.pipeline.scorers import measures, reward
 from trimtab.pipeline.stages import StageName, reward_specs, wants_preference_model
+from trimtab.ppo.engines import check_engine
 from trimtab.sampling.critique import check_revisable
 
 __all__ = ["check"]
@@ -51,6 +52,8 @@ def check(project: Project, stages: Collection[StageName], say: Callable[[str], 
     _check_scorers(project)
     if "label" in stages:
         check_panel(config.label, project.directory)
+    if "ppo" in stages:
+        check_engine(config.ppo, config.model.dtype)
     if {"pm", "ppo", "dpo"} & set(stages):
         _check_preference(project, stages, say)
     by_itself = set(stages) <= {"pm", "report"} and config.preference.data is not None

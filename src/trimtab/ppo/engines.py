@@ -15,22 +15,23 @@ from trimtab.config.schema import PPOConfig
 from trimtab.core.importance import truncated_importance
 from trimtab.core.masked import masked_mean
 from trimtab.errors import ErrorKind, TrimtabError
+from trimtab.models.engines.hf import TransformersEngine
 from trimtab.models.engines.protocol import GenerationEngine, NativeEngine
+from trimtab.models.engines.vllm import VllmEngine, VllmServerEngine, require_vllm
 from trimtab.ppo.experience import Experience
 from trimtab.ppo.rollout import Rollout
 from trimtab.ppo.update import Learner
 from trimtab.runs.run import Run
 from trimtab.training.world import World
 
-__all__ = ["correct", "make_engine", "samples_as_trainer", "stateless", "sync"]
+__all__ = ["check_engine", "correct", "make_engine", "samples_as_trainer", "stateless", "sync"]
 
 
-def make_engine(config: PPOConfig, dtype: str, world: World, pad_id: int, run: Run | None) -> GenerationEngine:
-    """The engine that the settings name. Weights are handed over to vLLM in `engine/` of the run.
+def check_engine(config: PPOConfig, dtype: str) -> None:
+    """Refuse what can be refused before a model is loaded.
 
     Raises:
-        TrimtabError: vllm is not installed or cannot be had in several processes, or a correction of what does not
-            differ is asked for.
+        TrimtabError: vllm is not installed, or a correction of what does not differ is asked for.
     """
     if config.importance_cap is not None and samples_as_trainer(config, dtype):
         raise TrimtabError(
@@ -39,14 +40,21 @@ def make_engine(config: PPOConfig, dtype: str, world: World, pad_id: int, run: R
             "sampler and trainer are one",
             "leave it out, or sample with another engine or in bfloat16",
         )
+    if config.engine == "vllm":
+        require_vllm()
+
+
+def make_engine(config: PPOConfig, dtype: str, world: World, pad_id: int, run: Run | None) -> GenerationEngine:
+    """The engine that the settings name. Weights are handed over to vLLM in `engine/` of the run.
+
+    Raises:
+        TrimtabError: as `check_engine`, or vllm in several processes.
+    """
+    check_engine(config, dtype)
     if config.engine == "native":
         return NativeEngine()
     if config.engine == "transformers":
-        from trimtab.models.engines.hf import TransformersEngine
-
         return TransformersEngine()
-    from trimtab.models.engines.vllm import VllmEngine, VllmServerEngine
-
     directory = Path(tempfile.gettempdir(), "trimtab-engine") if run is None else run.path / "engine"
     if config.engine != "vllm":
         return VllmServerEngine(config.engine, directory, pad_id)
