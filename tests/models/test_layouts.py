@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 from trimtab.config.layout import Layout, Lora
 from trimtab.errors import ErrorKind, TrimtabError
-from trimtab.models.adapters import ADAPTER, adapted
+from trimtab.models.adapters import ADAPTER, adapted, read_adapters
 from trimtab.models.backbone import Decoder
 from trimtab.models.heads import narrow, widen
 from trimtab.models.loading import load_causal_lm, load_scalar
@@ -451,3 +451,32 @@ def test_dropout_stays_off_in_adapted_layers(build, batch):
     assert not any(isinstance(m, nn.Dropout) and m.p for m in policy.hf.modules())
     policy.hf.train()
     assert torch.equal(policy.hidden(*batch)[batch[1]], policy.hidden(*batch)[batch[1]])
+
+
+def test_an_adapter_of_a_model_of_another_size_is_refused_with_the_sizes(build, batch, tmp_path):
+    moved(made(build, "lora").fork(trainable=True)).save_pretrained(tmp_path, pad_id=0)
+    saved = read_adapters(tmp_path / "adapter")
+    with pytest.raises(TrimtabError, match=r"\.lora_A\S* is \[\d+, 32\] in it and \[\d+, 16\] in the model"):
+        saved.put_into(build(hidden_size=16))
+
+
+def test_an_adapter_alone_is_no_model(build, tmp_path):
+    moved(made(build, "lora").fork(trainable=True)).save_pretrained(tmp_path, pad_id=0)
+    with pytest.raises(
+        TrimtabError, match=r"adapter is an adapter, no whole model: it has adapter_config.json"
+    ) as error:
+        load_causal_lm(str(tmp_path / "adapter"))
+    assert "merge_and_unload" in error.value.hint
+
+
+def test_a_resized_base_is_another_trunk_and_a_whole_model_of_its_own_with_adapters(build, batch, tmp_path):
+    """Trained with two more tokens: on the base without them nothing is shared, and the sizes are told."""
+    wide = build(vocab_size=42)
+    for layout in ("top:1", "lora"):
+        laid = Layout.parse(layout)
+        base = CausalModel(wide, laid.boundary(wide.config.num_hidden_layers), lora=laid.lora)
+        moved(ScalarModel.from_causal(base)).save_pretrained(tmp_path / layout, pad_id=0)
+    with pytest.raises(TrimtabError, match="vocabularies of 42 and 40 tokens"):
+        load_scalar(tmp_path / "top:1", trunk_from=CausalModel(build(), 2))
+    other = load_scalar(tmp_path / "lora", trunk_from=made(build, "lora"))
+    assert other.vocabulary_size == 42

@@ -28,6 +28,7 @@ from trimtab.models.writing import writing_weights
 
 __all__ = [
     "ADAPTER",
+    "ADAPTER_CONFIG",
     "SavedAdapters",
     "adapted",
     "adapter_parameters",
@@ -44,7 +45,9 @@ __all__ = [
 ADAPTER = "adapter"
 """Directory of the adapter beside a model's merged weights."""
 _NAME = "default"
-_CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+ADAPTER_CONFIG = "adapter_config.json"
+"""Its presence tells a directory of adapters."""
+_WEIGHTS = "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 
 
@@ -210,7 +213,10 @@ def save_adapters(hf: PreTrainedModel, lora: Lora, directory: Path, head: Mappin
     with writing_weights(directory):
         directory.mkdir(parents=True, exist_ok=True)
         save_file(tensors, directory / _WEIGHTS, metadata={"format": "pt"})
-        (directory / _CONFIG).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", "utf-8")
+        (directory / ADAPTER_CONFIG).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", "utf-8")
+
+
+_OTHERS = "other layers have one"
 
 
 @dataclass(frozen=True)
@@ -235,12 +241,19 @@ class SavedAdapters:
         if wrong or len(own) != len(self.weights):
             raise TrimtabError(
                 ErrorKind.MODEL,
-                f"the saved adapter does not fit the model: {wrong[0] if wrong else 'other layers have one'}",
+                f"the saved adapter does not fit the model: {self._misfit(wrong[0], own, found) if wrong else _OTHERS}",
                 "it belongs to another model; save both again",
             )
         with torch.no_grad():
             for name, tensor in found.items():
                 own[name].copy_(cast(Tensor, tensor))
+
+    @staticmethod
+    def _misfit(name: str, own: Mapping[str, Tensor], found: Mapping[str, Tensor | None]) -> str:
+        saved = found[name]
+        if saved is None:
+            return f"it has no {name}"
+        return f"{name} is {list(saved.shape)} in it and {list(own[name].shape)} in the model"
 
 
 def read_adapters(directory: Path) -> SavedAdapters | None:
@@ -249,10 +262,10 @@ def read_adapters(directory: Path) -> SavedAdapters | None:
     Raises:
         TrimtabError: they are broken.
     """
-    if not (directory / _CONFIG).is_file():
+    if not (directory / ADAPTER_CONFIG).is_file():
         return None
     try:
-        config = json.loads((directory / _CONFIG).read_text("utf-8"))
+        config = json.loads((directory / ADAPTER_CONFIG).read_text("utf-8"))
         head = config.get("task_type") == "CAUSAL_LM" and bool(config.get("modules_to_save"))
         lora = Lora(int(config["r"]), float(config["lora_alpha"]), tuple(config["target_modules"]), head)
         return SavedAdapters(lora, min(config["layers_to_transform"]), load_file(directory / _WEIGHTS))

@@ -21,7 +21,7 @@ from transformers import (
 from trimtab.config.layout import FULL, Layout
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models import embedded
-from trimtab.models.adapters import ADAPTER, SavedAdapters, adapted, config_for, read_adapters
+from trimtab.models.adapters import ADAPTER, ADAPTER_CONFIG, SavedAdapters, adapted, config_for, read_adapters
 from trimtab.models.heads import names_of_heads, narrow, untie, widen
 from trimtab.models.narration import without_bars, without_warnings
 from trimtab.models.roles import CausalModel, Role, ScalarModel
@@ -73,6 +73,12 @@ def resolve(name: str) -> str:
         return str(embedded.fetch(name))
     path = Path(name).expanduser()
     if path.is_dir():
+        if not (path / "config.json").is_file() and (path / ADAPTER_CONFIG).is_file():
+            raise TrimtabError(
+                ErrorKind.MODEL,
+                f"{path} is an adapter, no whole model: it has {ADAPTER_CONFIG} and no config.json",
+                "merge it into its base (peft: merge_and_unload), and name the directory of the result",
+            )
         if not (path / "config.json").is_file():
             raise TrimtabError(
                 ErrorKind.MODEL,

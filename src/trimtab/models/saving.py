@@ -139,6 +139,7 @@ def adopt_trunk(role: Role, other: Role, *, recorded: str | None = None) -> None
             ErrorKind.MODEL,
             f"{role.hf.config.name_or_path or type(role.hf).__name__} stands on another trunk than "
             f"the model at hand (shared layers {role.boundary} and {other.boundary}, "
+            f"vocabularies of {role.vocabulary_size} and {other.vocabulary_size} tokens, "
             f"hashes {mine_hash[:12] or 'none'} and {other_hash[:12] or 'none'})",
             "train both from the same base model with the same model.trainable and model.dtype",
         )
