@@ -63,9 +63,19 @@ def test_a_small_gradient_is_left_alone():
     net = Net()
     optimiser = Optimiser(net, 0.1, total_updates=1)
     net.linear(torch.ones(1, 3)).sum().backward()
-    before = net.linear.weight.grad.clone()
+    gradient = net.linear.weight.grad
+    before, version = gradient.clone(), gradient._version
     optimiser.scale_gradients(optimiser.gradient_norm(), 1e6)
-    assert torch.equal(net.linear.weight.grad, before)
+    assert torch.equal(gradient, before)
+    assert gradient._version == version, "multiplied by 1"
+
+
+def test_a_gradient_that_is_no_number_is_not_taken_for_a_small_one():
+    net = Net()
+    optimiser = Optimiser(net, 0.1, total_updates=1)
+    net.linear(torch.ones(1, 3)).sum().backward()
+    optimiser.scale_gradients(torch.tensor(float("nan")), 1.0)
+    assert bool(net.linear.weight.grad.isnan().all())
 
 
 def test_the_rate_can_be_set_while_training_goes_on():

@@ -81,16 +81,19 @@ class _Chosen(torch.autograd.Function):
         kept = torch.empty(rows, vocabulary, device=hidden.device) if few else None
         for part in _chunks(rows, vocabulary):
             logits = _logits(hidden[part], weight, temperature)
-            total = logits.logsumexp(-1)
-            logprobs[part] = logits.gather(-1, targets[part, None]).squeeze(-1) - total
-            if not want_entropy and slopes is None and kept is None:
-                continue
-            logp = logits.sub_(total[:, None])
-            p = logp.exp()
-            if want_entropy:
-                entropy[part] = -(p * logp).sum(-1)
+            # One exponential serves the sum, the entropy and the gradient; less its largest logit no row overflows.
+            logits.sub_(logits.amax(-1, keepdim=True))
+            chosen = logits.gather(-1, targets[part, None]).squeeze(-1)
             if kept is not None:
-                kept[part] = p
+                p = torch.exp(logits, out=kept[part])
+            else:
+                p = logits.exp() if want_entropy else logits.exp_()
+            total = p.sum(-1)
+            logprobs[part] = chosen - total.log()
+            if want_entropy:
+                entropy[part] = total.log() - logits.mul_(p).sum(-1) / total
+            if kept is not None or slopes is not None:
+                p.div_(total[:, None])
             if slopes is not None:
                 slopes[part] = (weight[targets[part]] - p.to(weight.dtype) @ weight) / temperature
         ctx.temperature = temperature

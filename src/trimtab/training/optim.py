@@ -133,8 +133,10 @@ class Optimiser:
     def scale_gradients(self, norm: Tensor, max_norm: float) -> None:
         """Multiply all gradients by min(1, max_norm / norm); `norm` may be joint with another model's."""
         gradients = self._gradients()
-        if gradients:
-            torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp(max=1.0))
+        factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+        # times 1 changes nothing, but reads and writes them all
+        if gradients and not bool(factor == 1.0):
+            torch._foreach_mul_(gradients, factor)
 
     def apply(self) -> None:
         """One AdamW step at the schedule's rate. Trainers call `Precision.step`, which decides whether to."""
