@@ -177,6 +177,9 @@ def test_recomputing_needs_less_by_the_count(base):
     policy.backbone.recompute = True
     less = memory.update_memory(small(), policy, Precision(), 20)
     assert policy.backbone.recompute
+    # what one layer keeps, and what each of them reads: 26 tokens in float32
+    layers, width = base.hf.config.num_hidden_layers, base.hf.config.hidden_size
+    assert less.per_row == kept.per_row // layers + layers * 26 * width * 4
     assert less.per_row < kept.per_row
 
 
