@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import math
@@ -90,6 +91,29 @@ def test_two_processes_train_what_one_does(tmp_path, parallel):
         assert "deprecated" not in output
     for case in CASES[parallel]:
         _same(case, tmp_path)
+
+
+@needs_deepspeed
+@pytest.mark.slow
+def test_an_update_that_is_not_finite_moves_neither_model_and_leaves_nothing_behind(tmp_path):
+    # the updates of the second iteration overflow
+    settings = SMALL | {"iterations": 3, "kl_placement": "loss", "kl_estimator": "k3", "max_skipped_updates": 9}
+    beta = {step: {"kind": "set", "key": "ppo.beta", "value": value} for step, value in ((1, 1e30), (2, 0.05))}
+    cases = [Case(parallel, settings, parallel, run=parallel, actions=beta) for parallel in CASES]
+    for code, output in finish(start(tmp_path, cases)):
+        assert code == 0, output
+    for case in cases:
+        alone = _same(dataclasses.replace(case, run=f"{case.name}-alone"), tmp_path)
+        assert [row.get("precision/skipped_updates", 0) for row in alone.history] == [0, 4, 4]
+        kept, expected = (
+            {path.name: load_file(path) for path in (tmp_path / run / "nonfinite").glob("*.safetensors")}
+            for run in (case.name, f"{case.name}-alone")
+        )
+        assert kept.keys() == expected.keys()
+        assert len(kept) == 4
+        for name, found in kept.items():
+            for key, x in expected[name].items():
+                torch.testing.assert_close(found[key], x, rtol=1e-3, atol=1e-5, msg=f"{case.name} {name} {key}")
 
 
 @needs_deepspeed
