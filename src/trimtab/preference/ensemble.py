@@ -18,9 +18,9 @@ from trimtab.data.records import Pair, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.heads import OVERALL
 from trimtab.models.roles import CausalModel
+from trimtab.preference.card import Card
 from trimtab.preference.heads import HeadWeights, described, mixed
 from trimtab.preference.model import PreferenceModel
-from trimtab.runs.files import read_json
 from trimtab.stats.shift import auc
 from trimtab.training.precision import Precision
 
@@ -230,19 +230,14 @@ def load_preference(
         TrimtabError: as `PreferenceModel.load`, or a member is missing; `calibrated_score` with a calibration of
             another combination.
     """
-    card = read_json(directory / "trimtab.json", ErrorKind.MODEL)
-    count, offsets = card.get("members", 1), card.get("offsets")
+    card = Card.read(directory)
     first = PreferenceModel.load(
         directory, precision, base, calibrated_score=calibrated_score, head_weights=head_weights
     )
-    if count == 1:
+    if card.members == 1:
         return _with_fitting_calibration(first, directory, calibrated_score)
-    if not isinstance(count, int) or not isinstance(offsets, list) or len(offsets) != count:
-        raise TrimtabError(
-            ErrorKind.MODEL, f"{directory / 'trimtab.json'}: members and offsets do not fit", "train the model again"
-        )
-    others = [PreferenceModel.load(_place(directory, k), precision, base) for k in range(1, count)]
-    ensemble = PreferenceEnsemble([first, *others], combine=combine, pessimism=pessimism, offsets=offsets)
+    others = [PreferenceModel.load(_place(directory, k), precision, base) for k in range(1, card.members)]
+    ensemble = PreferenceEnsemble([first, *others], combine=combine, pessimism=pessimism, offsets=card.offsets)
     return _with_fitting_calibration(ensemble, directory, calibrated_score)
 
 

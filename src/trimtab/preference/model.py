@@ -23,16 +23,15 @@ from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.starts import load_scorer
 from trimtab.models.tokens import TextCodec, right_pad
 from trimtab.preference.calibration import CALIBRATION_FILE, Calibration, sigmoid
+from trimtab.preference.card import CARD, Card
 from trimtab.preference.heads import HeadWeights, described, mixed, named_weights
 from trimtab.preference.length import LengthFit
 from trimtab.preference.shift_reference import REFERENCE_FILE, Reference
-from trimtab.runs.files import read_json, write_json
+from trimtab.runs.files import write_json
 from trimtab.scoring import disagreement
 from trimtab.training.precision import Precision
 
 __all__ = ["Observed", "PreferenceModel", "Read"]
-
-_CARD = "trimtab.json"
 
 
 class Read(NamedTuple):
@@ -329,7 +328,7 @@ class PreferenceModel:
             own["length_debias"] = self.length_fits[0].as_dict()
         if len(self.names) > 1:
             own["principle_weights"] = self.principle_weights
-        write_json(directory / _CARD, own | card)
+        write_json(directory / CARD, own | card)
 
     @classmethod
     def load(
@@ -354,18 +353,18 @@ class PreferenceModel:
         Raises:
             TrimtabError: the directory is no preference model, or its shared layers are not `base`'s.
         """
-        card = read_json(directory / _CARD, ErrorKind.MODEL)
+        card = Card.read(directory)
         model, codec = load_scorer(
-            directory, precision.dtype, precision.device, trunk_from=None if card.get("backbone") else base,
-            chat="auto" if card["chat"] else "off",
+            directory, precision.dtype, precision.device, trunk_from=None if card.backbone else base,
+            chat="auto" if card.chat else "off",
         )  # fmt: skip
         names = names_of_heads(model.hf.config, str(directory))
         loaded = cls(
-            model, codec, precision, max_tokens=card["max_tokens"], calibration=Calibration.load(directory),
+            model, codec, precision, max_tokens=card.max_tokens, calibration=Calibration.load(directory),
             calibrated_score=calibrated_score,
         )  # fmt: skip
-        loaded.length_fits = [_length_fit(directory / _CARD, card, names)]
-        loaded.weigh(names, head_weights, _principle_weights(card, names))
+        loaded.length_fits = [_length_fit(directory / CARD, card.facts, names)]
+        loaded.weigh(names, head_weights, _principle_weights(card.facts, names))
         return loaded
 
 

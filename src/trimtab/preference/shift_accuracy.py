@@ -83,7 +83,11 @@ def expected_accuracy(
     """
     known = reference.usual[::2]
     unseen = bool(reference.unseen.any()) and bool(reference.unseen[known].all())
-    distances = np.log(reference.distances.reshape(-1, 2)).mean(1)
+    # two responses that the model reads as one have a distance of 0, whose logarithm is none: the least that is seen
+    positive = reference.distances[reference.distances > 0]
+    least = float(positive.min()) if len(positive) else 1.0
+    single = np.log(np.maximum(reference.distances, least))
+    distances = single.reshape(-1, 2).mean(1)
     scores = reference.scores[reference.usual].reshape(-1, 2)
     margins = scores[:, 0] - scores[:, 1]
     labels = reference.labels[known]
@@ -101,8 +105,7 @@ def expected_accuracy(
         )
     if decided.sum() < _FEWEST_PAIRS or len(np.unique(prompts[decided])) < _FEWEST_PROMPTS:
         return _unknown(f"{int(decided.sum())} decided held-out pairs are too few", accuracy, by)
-    far = np.log(reference.place.distances(seen.states))
-    single = np.log(reference.distances)
+    far = np.log(np.maximum(reference.place.distances(seen.states), least))
     if float((far > np.quantile(single, 0.99)).mean()) > _BEYOND:
         return _unknown("the responses lie beyond the distances of the held-out pairs", accuracy, by)
     columns = [distances[decided]]

@@ -155,7 +155,8 @@ class Reference:
         prompts, unseen = tensors["prompts"].astype(np.int64), tensors["unseen"].astype(bool)
         shapes = {len(states), 2 * len(prompts), 2 * len(unseen), 2 * len(each["labels"])}
         shapes |= {len(each[name]) for name in ("scores", "words", "spread")}
-        if states.ndim != 2 or len(shapes) != 1 or not len(states):
+        flat = all(x.ndim == 1 for x in (*each.values(), prompts, unseen))
+        if states.ndim != 2 or not flat or len(shapes) != 1 or not len(states):
             raise ValueError("its tensors do not fit each other")
         if not (np.isfinite(states).all() and all(np.isfinite(x).all() for x in each.values())):
             raise ValueError("it holds numbers that are not finite")
