@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.runs.files import read_json
@@ -41,8 +41,8 @@ class Card:
         """
         path = directory / CARD
         facts = read_json(path, ErrorKind.MODEL)
-        chat, most = facts.get("chat"), facts.get("max_tokens")
-        members, offsets = facts.get("members", 1), facts.get("offsets")
+        chat, most, members = facts.get("chat"), facts.get("max_tokens"), facts.get("members", 1)
+        offsets: Any = facts.get("offsets")
         if not isinstance(chat, bool):
             raise _wrong(path, "chat", chat, "true or false")
         if not _whole(most):
@@ -55,7 +55,7 @@ class Card:
         return cls(chat, most, bool(facts.get("backbone")), members, kept, facts)
 
 
-def _whole(value: object) -> bool:
+def _whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
