@@ -115,6 +115,19 @@ def test_seeds_are_of_the_stream_and_parts_get_those_of_the_whole(engine, build,
         assert torch.equal(own.tokens, whole.tokens[rows])
 
 
+def test_responses_to_a_prompt_stand_in_the_order_of_their_numbers(engine, core, build, batch):
+    policy = policy_of(CausalModel(build()))
+    engine.sync(policy)
+    core.asked.clear()
+    found = sample(engine, policy, batch, responses_per_prompt=3, eos_ids=())
+    seeds = {tuple(core.respond(batch[0][0].tolist(), told, told["seed"])[0]): told["seed"] for told in core.asked}
+    first = tuple(found.tokens[0].tolist())
+    told = next(told for told in core.asked if told["seed"] == seeds[first])
+    for number in range(3):
+        wanted, _ = core.respond(batch[0][0].tolist(), told, told["seed"] + number)
+        assert found.tokens[number].tolist() == wanted
+
+
 def test_prefixes_of_older_weights_are_not_put_up_with(engine, core, build):
     policy = policy_of(CausalModel(build()))
     engine.sync(policy)
