@@ -3,8 +3,9 @@
     python -m bench.layouts.memory [--model NAME] [--dtype bfloat16] [--rank 16] [LAYOUT ...]
 
 The roles are made as PPO makes them, without memory (on torch's meta device), and their tensors counted, each once:
-`weights`, with what is frozen in --dtype and what is trained in float32; `gradients`, 4 bytes a trained number, and
-`Adam`, 8, of policy and value model. Activations are not in it.
+"LAYOUT + head" trains the head as well (`model.train_head`). `weights`, with what is frozen in --dtype and what is
+trained in float32; `gradients`, 4 bytes a trained number, and `Adam`, 8, of policy and value model. Activations are
+not in it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from trimtab.config.layout import Layout, Lora
+from trimtab.models.heads import untie
 from trimtab.models.loading import DTYPES, load_config
 from trimtab.models.roles import CausalModel, Role, ScalarModel
 
-LAYOUTS = ("full", "top:8", "top:4", "lora", "lora-top:8", "lora-top:4")
+LAYOUTS = ("full", "top:8", "top:4", "lora", "lora-top:8", "lora-top:4", "top:8 + head", "lora-top:8 + head")
 
 
 class Memory(NamedTuple):
@@ -41,6 +43,8 @@ def measure(name: str, dtype: torch.dtype, layout: Layout) -> Memory:
     config = load_config(name)
     with torch.device("meta"):
         hf = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    if layout.head:
+        untie(hf)
     layers = int(config.get_text_config().num_hidden_layers)
     reference = CausalModel(hf, layout.boundary(layers), lora=layout.lora, compute_dtype=dtype, probe=False)
     reference.requires_grad_(False)
@@ -70,7 +74,8 @@ def table(name: str, dtype: str, rank: int, layouts: Sequence[str]) -> str:
     ]
     full = measure(name, DTYPES[dtype], Layout.parse("full")).total
     for text in layouts:
-        found = measure(name, DTYPES[dtype], Layout.parse(text, Lora(rank, 2.0 * rank)))
+        layout, _, head = text.partition(" + ")
+        found = measure(name, DTYPES[dtype], Layout.parse(layout, Lora(rank, 2.0 * rank), head == "head"))
         sizes = " | ".join(f"{size / 1e6:,.0f}" for size in (found.weights, found.gradients, found.adam, found.total))
         lines.append(f"| `{text}` | {found.trained:,} | {sizes} | {found.total / full:.2f} |")
     return "\n".join(lines)
