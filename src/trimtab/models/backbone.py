@@ -200,7 +200,7 @@ class Backbone:
         """Measure what the rest relies on: causal attention, and equal results layer by layer.
 
         Raises:
-            TrimtabError: a later token changes an earlier hidden state (an encoder).
+            TrimtabError: a later token changes an earlier hidden state (an encoder), or there are no hidden states.
         """
         weights = next(self.body.parameters())
         size = int(self.config.get_text_config().vocab_size)
@@ -210,7 +210,14 @@ class Backbone:
         mask = torch.ones_like(ids, dtype=torch.bool)
         mask[2, :2] = False
         positions = positions_of(mask)
-        own = self.plain(mask, positions, input_ids=ids)
+        try:
+            own = self.plain(mask, positions, input_ids=ids)
+        except AttributeError as error:
+            raise TrimtabError(
+                ErrorKind.MODEL,
+                f"{type(self.body).__name__} gives no hidden states: {error}",
+                "name a model of another architecture",
+            ) from error
         scale = 1e-3 if weights.dtype == torch.float32 else 5e-2
         gap = (own[0, :-1] - own[1, :-1]).abs().max()
         if not gap <= scale * own.abs().max():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from trimtab.errors import ErrorKind, TrimtabError
 __all__ = [
     "OVERALL",
     "Headed",
+    "LogitScaling",
     "classifier",
     "first_head",
     "head_scores",
@@ -52,6 +53,26 @@ def untie(hf: PreTrainedModel) -> None:
         head.weight = nn.Parameter(embedding.weight.detach().clone(), requires_grad=embedding.weight.requires_grad)
     for config in {id(c): c for c in (hf.config, hf.config.get_text_config())}.values():
         config.tie_word_embeddings = False
+
+
+class LogitScaling(NamedTuple):
+    """What some architectures do to the product of hidden states and head: times `factor`, then cap · tanh(x / cap)."""
+
+    factor: float = 1.0
+    cap: float | None = None
+
+    @classmethod
+    def of(cls, config: PreTrainedConfig) -> LogitScaling:
+        """From a model's configuration: Cohere multiplies, Granite divides, Gemma 2 and 3 cap."""
+        text: Any = config.get_text_config()
+        factor = float(getattr(text, "logit_scale", None) or 1.0) / float(getattr(text, "logits_scaling", None) or 1.0)
+        cap = getattr(text, "final_logit_softcapping", None)
+        return cls(factor, float(cap) if cap else None)
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        if self.factor != 1.0:
+            logits = logits * self.factor
+        return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
 
 
 def language_head(hf: PreTrainedModel) -> dict[str, nn.Parameter]:

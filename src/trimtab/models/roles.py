@@ -26,7 +26,7 @@ from trimtab.config.layout import Layout, Lora
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.adapters import adapted, adapter_parameters, add_adapters, at_zero, fold
 from trimtab.models.backbone import Backbone, positions_of
-from trimtab.models.heads import classifier, first_head, language_head
+from trimtab.models.heads import LogitScaling, classifier, first_head, language_head
 from trimtab.models.saving import save_role, trunk_hash
 
 __all__ = ["CausalModel", "Role", "ScalarModel", "trunk_hash"]
@@ -68,9 +68,13 @@ class Role(nn.Module):
         self.backbone = Backbone(hf)
         if probe:
             self.backbone.probe()
+            self._probe_head()
         self._check_boundary()
         if boundary or lora is not None:
             self.freeze_shared()
+
+    def _probe_head(self) -> None:
+        """Refuse a model whose outputs are not what its role computes from hidden states."""
 
     def _check_boundary(self) -> None:
         k, count = self.boundary, self.backbone.layer_count
@@ -280,6 +284,19 @@ class CausalModel(Role):
         """The language-model head where it is trained whole beside adapters."""
         return language_head(self.hf) if self.lora is not None and self.lora.head else None
 
+    @torch.no_grad()
+    def _probe_head(self) -> None:
+        ids = torch.arange(2, 6, device=self.device)[None] % self.vocabulary_size
+        mask = torch.ones_like(ids, dtype=torch.bool)
+        own, whole = self.lm_logits(self.hidden(ids, mask)), self.hf(input_ids=ids, use_cache=False).logits
+        scale = 1e-3 if whole.dtype == torch.float32 else 5e-2
+        if not (own - whole).abs().max() <= scale * whole.abs().max():
+            raise TrimtabError(
+                ErrorKind.MODEL,
+                f"{type(self.hf).__name__} does more to its logits than its head and the scalings known here",
+                "name a model of another architecture; this one's log-probabilities would be wrong",
+            )
+
     def lm_logits(self, hidden: Tensor) -> Tensor:
         """Logits [..., V] of normalised hidden states [..., D], in the dtype of computation.
 
@@ -289,15 +306,20 @@ class CausalModel(Role):
         flat = hidden.reshape(-1, hidden.shape[-1]).contiguous()
         if not torch.is_autocast_enabled(flat.device.type):
             flat = flat.to(next(head.parameters()).dtype)
-        logits = cast(Tensor, head(flat))
+        logits = LogitScaling.of(self.hf.config)(cast(Tensor, head(flat)))
         return logits.view(*hidden.shape[:-1], logits.shape[-1])
 
     def head_operands(self, hidden: Tensor) -> tuple[Tensor, Tensor] | None:
         """The factors of `lm_logits`, hidden states [N, D] and the head's weight [V, D], in the dtype of computation.
 
-        None where the head is more than a product: it has a bias, or is no linear layer.
+        None where the head is more than a product: it has a bias, is no linear layer, or its logits are capped.
         """
         head: Any = self.hf.get_output_embeddings()
+        scaling = LogitScaling.of(self.hf.config)
+        if scaling.cap is not None:
+            return None
+        if scaling.factor != 1.0:
+            hidden = hidden * scaling.factor
         if type(head) is not nn.Linear or [name for name, _ in head.named_parameters()] != ["weight"]:
             return None
         kind = hidden.device.type
