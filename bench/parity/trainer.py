@@ -259,7 +259,7 @@ class Ours:
 
         found, masks, case = self.seen.found, self.masks, self.case
         rollout = self.rollout()
-        logprobs, values, _ = evaluate(World.single(), self.learner, rollout, self.config)
+        logprobs, values, _ = evaluate(World.single(), self.learner, rollout, self.config, None)
         assert values is not None
         with torch.no_grad():
             scores = self.reward.score(rollout.ids, rollout.mask)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RULES",
+    "Borrowing",
     "FunctionScorer",
     "MixtureScorer",
     "RuleScorer",
@@ -40,6 +41,7 @@ __all__ = [
     "build_scorer",
     "checked_scores",
     "disagreement",
+    "lend",
     "signals",
 ]
 
@@ -88,6 +90,22 @@ class Telling(Protocol):
     def signals(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> Mapping[str, float]:
         """Figures about responses that were just scored, by the name of the signal that they are logged as."""
         ...
+
+
+@runtime_checkable
+class Borrowing(Protocol):
+    """A scorer whose lower layers may be the policy's own: it takes their output where it is known."""
+
+    def borrow(self, role: Any, kept: Any) -> None:
+        """From now on look the shared layers' output up in `kept`, if they are those of `role`; None: no longer."""
+        ...
+
+
+def lend(scorer: Scorer, role: Any, kept: Any) -> None:
+    """Offer the output of a model's shared layers to a scorer, or to each of a mixture; `kept` None: take it back."""
+    for part in [s for s, _ in scorer.scorers] if isinstance(scorer, MixtureScorer) else [scorer]:
+        if isinstance(part, Borrowing):
+            part.borrow(role, kept)
 
 
 def signals(scorer: Scorer, prompts: Sequence[Prompt], responses: Sequence[Response]) -> dict[str, float]:

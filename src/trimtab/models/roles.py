@@ -138,6 +138,11 @@ class Role(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         return self.hidden(ids, mask)
 
+    def shares_with(self, other: Role) -> bool:
+        """Whether there is a trunk, and it is the very one of the other role: what it gives for a row is the same."""
+        mine, theirs = (list(map(id, role.backbone.shared_modules(role.boundary))) for role in (self, other))
+        return bool(mine) and mine == theirs
+
     @property
     def head(self) -> dict[str, nn.Parameter] | None:
         """Weights of a head that adapters do not stand for, by name: it is trained whole; None: there is none."""

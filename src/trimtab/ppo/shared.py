@@ -7,6 +7,8 @@ advantages, minibatches) is computed by each of them from the whole batch, as on
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -20,12 +22,12 @@ from trimtab.ppo.engines import samples_as_trainer
 from trimtab.ppo.experience import LogProbs, batch_logprobs, batch_trunk, batch_values
 from trimtab.ppo.rollout import Rollout
 from trimtab.ppo.update import Learner
-from trimtab.scoring import Scorer, checked_scores, signals
+from trimtab.scoring import Scorer, checked_scores, lend, signals
 from trimtab.training.sharding import is_sharded
 from trimtab.training.world import World
 from trimtab.training.zero import require_deepspeed
 
-__all__ = ["check_shares", "evaluate", "fingerprint", "score", "told"]
+__all__ = ["RolloutStates", "check_shares", "evaluate", "fingerprint", "lent", "score", "shared_layers", "told"]
 
 
 def check_shares(config: PPOConfig, world: World, parallel: Parallel, dtype: str) -> None:
@@ -76,22 +78,68 @@ def told(world: World, scorer: Scorer, rollout: Rollout) -> dict[str, float]:
     return world.mean(signals(scorer, own.prompts, own.responses))
 
 
+class RolloutStates:
+    """The shared layers' output for responses, looked up by their tokens (`models.kept.KeptStates`).
+
+    Args:
+        rollout: the responses.
+        trunk: [B, L, D], see `shared_layers`.
+    """
+
+    def __init__(self, rollout: Rollout, trunk: Tensor) -> None:
+        first, count = rollout.mask.int().argmax(-1).tolist(), rollout.mask.sum(-1).tolist()
+        spans = [slice(start, start + length) for start, length in zip(first, count, strict=True)]
+        # views: nothing is in memory twice
+        self._rows = {tuple(rollout.ids[i, own].tolist()): trunk[i, own] for i, own in enumerate(spans)}
+
+    def find(self, row: Sequence[int]) -> Tensor | None:
+        return self._rows.get(tuple(row))
+
+    def keep(self, row: Sequence[int], hidden: Tensor) -> None:
+        """Does nothing: a row of other tokens is read again next time."""
+
+
+@contextmanager
+def lent(scorer: Scorer, learner: Learner, rollout: Rollout, world: World, trunk: Tensor | None) -> Iterator[None]:
+    """Within it a scorer on the policy's shared layers need not run them for these responses again."""
+    if trunk is None:
+        yield
+        return
+    lend(scorer, learner.policy, RolloutStates(rollout.part(world.share(len(rollout.prompts))), trunk))
+    try:
+        yield
+    finally:
+        lend(scorer, learner.policy, None)
+
+
+def shared_layers(world: World, learner: Learner, rollout: Rollout, config: PPOConfig) -> Tensor | None:
+    """Output of the shared layers for this process's responses; None where nothing is shared or kept."""
+    own = rollout.part(world.share(len(rollout.prompts)))
+    most = config.trunk_gib * 2**30
+    return learner.memory.scoring.run(
+        lambda rows: batch_trunk(learner.policy, own, rows, len(rollout.prompts), most), len(own.prompts)
+    )
+
+
 def evaluate(
-    world: World, learner: Learner, rollout: Rollout, config: PPOConfig
+    world: World, learner: Learner, rollout: Rollout, config: PPOConfig, trunk: Tensor | None
 ) -> tuple[LogProbs, Tensor | None, Tensor | None]:
-    """Log-probabilities [B, T] and raw values of all responses, and the shared layers' output where it is kept."""
+    """Log-probabilities [B, T] and raw values of all responses, and the shared layers' output for all of them.
+
+    Args:
+        trunk: what `shared_layers` gave.
+    """
     own = rollout.part(world.share(len(rollout.prompts)))
 
-    def passes(rows: int) -> tuple[LogProbs, Tensor | None, Tensor | None]:
-        trunk = batch_trunk(learner.policy, own, rows, len(rollout.prompts), config.trunk_gib * 2**30)
+    def passes(rows: int) -> tuple[LogProbs, Tensor | None]:
         logprobs = batch_logprobs(
             learner.policy, learner.reference, own, config, 
             reuse=samples_as_trainer(config, learner.precision.dtype), rows=rows, trunk=trunk,
         )  # fmt: skip
         values = None if learner.value is None else batch_values(learner.value, own, config, rows, trunk)
-        return logprobs, values, trunk
+        return logprobs, values
 
-    logprobs, values, trunk = learner.memory.scoring.run(passes, len(own.prompts))
+    logprobs, values = learner.memory.scoring.run(passes, len(own.prompts))
 
     def all_of(x: Tensor | None) -> Tensor | None:
         return None if x is None else world.gather(x)

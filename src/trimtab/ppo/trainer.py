@@ -40,7 +40,7 @@ from trimtab.ppo.memory import make_memory, recompute
 from trimtab.ppo.retention import best_by
 from trimtab.ppo.rollout import PromptOrder, Rollout, sample_rollout
 from trimtab.ppo.shaping import CALIBRATION_RESPONSES, ScoreShaper
-from trimtab.ppo.shared import check_shares, evaluate, fingerprint, score, told
+from trimtab.ppo.shared import check_shares, evaluate, fingerprint, lent, score, shared_layers, told
 from trimtab.ppo.stability import keep_batch
 from trimtab.ppo.state import RUNTIME_KNOBS, Checkpoints, stateful
 from trimtab.ppo.update import update
@@ -209,11 +209,14 @@ class _Trainer:
         with gathered(self.learner.sharded):
             rollout = self._rollout()
             sampled = time.perf_counter()
-            scores = score(self.world, self.scorer, rollout)
-            beside = told(self.world, self.scorer, rollout)
+            with self.precision.autocast():
+                trunk = shared_layers(self.world, self.learner, rollout, self.config)
+            with lent(self.scorer, self.learner, rollout, self.world, trunk):
+                scores = score(self.world, self.scorer, rollout)
+                beside = told(self.world, self.scorer, rollout)
             shaped = self.shaper.shape(scores, rollout.prompts, rollout.lengths, rollout.finished)
             with self.precision.autocast():
-                logprobs, values, trunk = evaluate(self.world, self.learner, rollout, self.config)
+                logprobs, values, trunk = evaluate(self.world, self.learner, rollout, self.config, trunk)
             checks = self._check_before(rollout, logprobs)
         beta = self.controller.beta
         experience = build_experience(rollout, logprobs, shaped, values, self.config, beta, self.learner.moments, trunk)

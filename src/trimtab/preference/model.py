@@ -19,7 +19,7 @@ from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.encoder import ScoreCodec, ScoreModel
 from trimtab.models.heads import OVERALL, head_scores, names_of_heads
 from trimtab.models.kept import KeptStates
-from trimtab.models.roles import CausalModel, ScalarModel
+from trimtab.models.roles import CausalModel, Role, ScalarModel
 from trimtab.models.starts import load_scorer
 from trimtab.models.tokens import TextCodec, right_pad
 from trimtab.preference.calibration import CALIBRATION_FILE, Calibration, sigmoid
@@ -194,6 +194,12 @@ class PreferenceModel:
         """From now on `signals` tells how far scored responses are from these; None: it no longer does."""
         self.reference, self.watches = reference, reference is not None
 
+    def borrow(self, role: Any, kept: KeptStates | None) -> None:
+        """Look the shared layers' output up in `kept`, if they are the very layers of `role`; None: no longer."""
+        first = self.model
+        shares = isinstance(first, ScalarModel) and isinstance(role, Role) and first.shares_with(role)
+        self.cache = kept if shares else None
+
     def observe(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> Observed:
         """States, scores and their spread over members, from one pass."""
         before, self.watches = self._watches, True
@@ -282,15 +288,15 @@ class PreferenceModel:
         first, cache = self.model, self.cache
         if not isinstance(first, ScalarModel) or first.boundary == 0 or (cache is None and len(self.models) == 1):
             return None
-        kept = [None if cache is None else cache.find(row) for row in rows]
-        found = [hidden for hidden in kept if hidden is not None]
-        if len(found) == len(rows):
-            return torch.nn.utils.rnn.pad_sequence(found, batch_first=True)
-        hidden = first.trunk(ids, mask)
-        if cache is not None:
-            for row, own in zip(rows, hidden, strict=True):
-                cache.keep(row, own[: len(row)].clone())
-        return hidden
+        if cache is None:
+            return first.trunk(ids, mask)
+        found = {i: hidden for i, row in enumerate(rows) if (hidden := cache.find(row)) is not None}
+        missing = [i for i in range(len(rows)) if i not in found]
+        if missing:
+            for i, hidden in zip(missing, first.trunk(ids[missing], mask[missing]), strict=True):
+                found[i] = hidden[: len(rows[i])].clone()
+                cache.keep(rows[i], found[i])
+        return torch.nn.utils.rnn.pad_sequence([found[i] for i in range(len(rows))], batch_first=True)
 
     def _as_read(
         self, heads: np.ndarray, beside: np.ndarray, states: np.ndarray | None, tokens: Sequence[int] | None
