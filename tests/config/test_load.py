@@ -77,6 +77,8 @@ def test_dotted_keys_tables_bom_and_crlf(tmp_path):
         ("ppo.score_clip=none", "ppo.score_clip", None),
         ("sft.data=None", "sft.data", None),
         ("ppo.score_transform=none", "ppo.score_transform", "none"),
+        ("ppo.micro_batch_size=4", "ppo.micro_batch_size", 4),
+        ("ppo.micro_batch_size=auto", "ppo.micro_batch_size", "auto"),
     ],
 )
 def test_values_of_set(tmp_path, override, key, value):

@@ -102,6 +102,8 @@ def _kinds(schema: Mapping[str, Any]) -> set[str]:
 
 def _allowed(schema: Mapping[str, Any]) -> str:
     """A JSON schema in words."""
+    if "x-allowed" in schema:
+        return str(schema["x-allowed"])
     if "anyOf" in schema:
         options = [_allowed(option) for option in schema["anyOf"] if option.get("type") != "null"]
         return " or ".join(options)
@@ -114,7 +116,7 @@ def _allowed(schema: Mapping[str, Any]) -> str:
         return ("a number" if kind == "number" else "a whole number") + _bounds(schema)
     if kind == "string":
         if "pattern" in schema:
-            return schema.get("x-allowed") or f"a text that fits {schema['pattern']}"
+            return f"a text that fits {schema['pattern']}"
         return "a text that is not empty" if schema.get("minLength") else "a text"
     if kind == "array":
         if "prefixItems" in schema:

@@ -206,7 +206,8 @@ def _parse_value(key: str, text: str) -> Any:
     except ValueError:  # no TOML, or a whole number of thousands of digits
         return text
     value = document["v"]
-    if set(document) != {"v"} or ("string" in kinds and not isinstance(value, str | list | dict)):
+    kind = {bool: "boolean", int: "integer", float: "number"}.get(type(value))
+    if set(document) != {"v"} or ("string" in kinds and not isinstance(value, str | list | dict) and kind not in kinds):
         return text
     return value
 
