@@ -46,6 +46,13 @@ def test_a_model_alone_has_no_offsets(tmp_path):
         ("offsets", [1, "2"], "offsets is"),
         ("offsets", [1, float("nan")], "offsets is"),
         ("offsets", [1, True], "offsets is"),
+        ("offsets", [1, 10**400], "offsets is"),
+        ("max_tokens", 10**50, "max_tokens is '1000.*to 1000000000"),
+        ("members", None, "members is null"),
+        ("chat", None, "chat is null"),
+        ("backbone", True, "backbone is 'True'"),
+        ("backbone", ["x"], "backbone is"),
+        ("backbone", None, "backbone is null"),
     ],
 )
 def test_a_value_that_cannot_be_is_named_with_the_file(tmp_path, key, value, told):

@@ -211,6 +211,49 @@ def test_a_damaged_checkpoint_is_refused_and_named(tmp_path, damage):
     assert error.value.kind is ErrorKind.RUN
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": None},
+        {"state": [1]},
+        {"state": {"a": {"$tensor": "nope"}}},
+        {"state": {"a": {"$float": "zz"}}},
+        {"state": {"a": {"$pairs": [1]}}},
+        {"state": {"a": {"$pairs": [[[1], 2]]}}},
+        {"state": {"iteration": -5}},
+        {"state": {"iteration": True}},
+        {"state": {"step": 1.5}},
+        {"no": "state"},
+        "a list",
+        "deep",
+        "long number",
+        "a directory",
+    ],
+)
+def test_a_state_that_none_of_ours_is_names_the_file(tmp_path, change):
+    path = save_checkpoint(step_path(tmp_path, 5), {"iteration": 1, "a": torch.ones(2)})
+    file = path / "state.json"
+    written = json.loads(file.read_text())
+    match change:
+        case {"no": key}:
+            written.pop(key)
+            file.write_text(json.dumps(written))
+        case dict():
+            file.write_text(json.dumps(written | change))
+        case "a list":
+            file.write_text("[1]")
+        case "deep":
+            file.write_text("[" * 200_000)
+        case "long number":
+            file.write_text(f'{{"format": {"9" * 6000}}}')
+        case _:
+            file.unlink()
+            file.mkdir()
+    with pytest.raises(TrimtabError, match=r"step-000005 cannot be used: state\.json") as error:
+        load_checkpoint(path)
+    assert error.value.hint.startswith("remove that directory: the stage then goes on from the checkpoint before it")
+
+
 def test_latest_ignores_what_is_half_written_and_prune_keeps_the_newest(tmp_path):
     assert latest_checkpoint(tmp_path / "none") is None
     for step in (2, 10, 4):

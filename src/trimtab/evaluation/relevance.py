@@ -75,8 +75,8 @@ def _encoder() -> tuple[Any, Any]:
 
     directory = str(embedded.fetch(embedded.MINILM))
     with without_bars():
-        model = AutoModel.from_pretrained(directory, dtype=torch.float32)
-    return AutoTokenizer.from_pretrained(directory), model.eval()
+        model = AutoModel.from_pretrained(directory, dtype=torch.float32, trust_remote_code=False)
+    return AutoTokenizer.from_pretrained(directory, trust_remote_code=False), model.eval()
 
 
 def _embed(texts: set[str]) -> dict[str, NDArray[np.float32]]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -233,7 +235,15 @@ class SavedAdapters:
         Raises:
             TrimtabError: they do not fit the model.
         """
-        add_adapters(hf, self.lora, self.first)
+        try:
+            add_adapters(hf, self.lora, self.first)
+        except TrimtabError as error:
+            # It would name the settings; these come from a file.
+            raise TrimtabError(
+                ErrorKind.MODEL,
+                f"the saved adapter does not fit the model: {error.message}",
+                "it belongs to another model; save both again",
+            ) from error
         own = {name: parameter for name, parameter in hf.named_parameters() if f".{_NAME}." in name}
         own |= {name: parameter for name, parameter in hf.named_parameters() if _PREFIX + name in self.weights}
         found = {name: self.weights.get(_PREFIX + name.replace(f".{_NAME}.", ".")) for name in own}
@@ -266,12 +276,49 @@ def read_adapters(directory: Path) -> SavedAdapters | None:
         return None
     try:
         config = json.loads((directory / ADAPTER_CONFIG).read_text("utf-8"))
-        head = config.get("task_type") == "CAUSAL_LM" and bool(config.get("modules_to_save"))
-        lora = Lora(int(config["r"]), float(config["lora_alpha"]), tuple(config["target_modules"]), head)
-        return SavedAdapters(lora, min(config["layers_to_transform"]), load_file(directory / _WEIGHTS))
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise TrimtabError(
-            ErrorKind.MODEL,
-            f"{directory}: the adapter is broken: {type(error).__name__}: {error}",
-            "remove that directory: the merged weights beside it are whole",
-        ) from error
+        weights = load_file(directory / _WEIGHTS)
+    except (OSError, ValueError, RecursionError, SafetensorError) as error:
+        raise _broken(directory, f"{type(error).__name__}: {error}") from error
+    if not isinstance(config, dict):
+        raise _broken(directory, f"{ADAPTER_CONFIG} holds a {type(config).__name__} where an object is expected")
+    for key, (fits, wanted) in _FIELDS.items():
+        value = config.get(key)
+        if not fits(value):
+            told = f"is {str(value)[:60]!r}" if key in config else "is missing"
+            raise _broken(directory, f"{key} in {ADAPTER_CONFIG} {told}; it must be {wanted}")
+    head = config.get("task_type") == "CAUSAL_LM" and bool(config.get("modules_to_save"))
+    lora = Lora(config["r"], float(config["lora_alpha"]), tuple(config["target_modules"]), head)
+    return SavedAdapters(lora, min(config["layers_to_transform"]), weights)
+
+
+def _broken(directory: Path, why: str) -> TrimtabError:
+    return TrimtabError(
+        ErrorKind.MODEL,
+        f"{directory}: the adapter is broken: {why}",
+        "remove that directory: the merged weights beside it are whole",
+    )
+
+
+def _whole(value: object, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
+
+
+_RANKS = 65536
+_LAYERS = 10**6
+_PLAIN = re.compile(r"\w+(\.\w+)*", re.ASCII)
+_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "r": (lambda v: _whole(v, 1, _RANKS), f"a whole number from 1 to {_RANKS}"),
+    "lora_alpha": (
+        lambda v: type(v) in (int, float) and 0 < v <= sys.float_info.max,
+        "a finite number above 0",
+    ),
+    "target_modules": (
+        lambda v: isinstance(v, list) and v != [] and all(isinstance(n, str) and _PLAIN.fullmatch(n) for n in v),
+        "a list of names of layers",
+    ),
+    "layers_to_transform": (
+        lambda v: isinstance(v, list) and v != [] and all(_whole(n, 0, _LAYERS) for n in v),
+        "a list of whole numbers from 0 on",
+    ),
+}
+"""What is read of an adapter's configuration: whether a value will do, and what it must be."""

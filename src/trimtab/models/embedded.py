@@ -194,9 +194,10 @@ def _convert_smollm2(source: Path, target: Path) -> None:
     # 4-bit weights unpacked to bfloat16: float32 would double the file and add nothing that the bits hold.
     with without_bars():
         model: Any = AutoModelForCausalLM.from_pretrained(
-            str(source), gguf_file=_GGUF, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
-        )
-        tokenizer: Any = AutoTokenizer.from_pretrained(str(source), gguf_file=_GGUF)
+            str(source), gguf_file=_GGUF, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16,
+            trust_remote_code=False,
+        )  # fmt: skip
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(source), gguf_file=_GGUF, trust_remote_code=False)
     # The file names its EOS token as padding too; then padding could not be told from the end of a response.
     tokenizer.pad_token = _SMOLLM2_PAD
     pad = tokenizer.pad_token_id

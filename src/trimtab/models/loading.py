@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
-from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -24,6 +23,7 @@ from trimtab.models import embedded
 from trimtab.models.adapters import ADAPTER, ADAPTER_CONFIG, SavedAdapters, adapted, config_for, read_adapters
 from trimtab.models.heads import names_of_heads, narrow, untie, widen
 from trimtab.models.narration import without_bars, without_warnings
+from trimtab.models.reading import NO_CODE, check_numbers, check_tensors, reading
 from trimtab.models.roles import CausalModel, Role, ScalarModel
 from trimtab.models.saving import adopt_trunk, base_hash, give_adapters, trunk_hash
 from trimtab.models.tokens import TextCodec
@@ -85,6 +85,13 @@ def resolve(name: str) -> str:
                 f"{path} is no model directory: it has no config.json",
                 "name a directory written by save_pretrained",
             )
+        if (path / ADAPTER_CONFIG).exists():
+            # transformers would load another model, the base that this file names, and put the adapter on it.
+            raise TrimtabError(
+                ErrorKind.MODEL,
+                f"{path} holds a whole model and an adapter: config.json and {ADAPTER_CONFIG}",
+                "move the adapter's files out, or merge it (peft: merge_and_unload) and name the result's directory",
+            )
         return str(path)
     if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
         what = "is a file" if path.exists() else "does not exist"
@@ -105,10 +112,8 @@ def load_tokenizer(name: str) -> Any:
             f"{source} has no tokenizer ({' or '.join(_TOKENIZER_FILES)})",
             "save the tokenizer beside the model: tokenizer.save_pretrained(directory)",
         )
-    try:
-        return AutoTokenizer.from_pretrained(source)
-    except (OSError, ValueError, KeyError) as error:
-        raise _cannot_load("tokenizer", name, error) from error
+    with reading("tokenizer", name):
+        return AutoTokenizer.from_pretrained(source, **NO_CODE)
 
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
@@ -123,15 +128,21 @@ def load_codec(name: str, chat: Literal["auto", "off"] = "auto") -> TextCodec:
 def _eos_ids(source: str) -> Iterator[int]:
     from transformers import GenerationConfig
 
-    try:
-        configs: list[Any] = [GenerationConfig.from_pretrained(source)]
-    except OSError:
-        # Many models have no generation_config.json; the model's own configuration then says it.
-        configs = []
+    configs: list[Any] = []
+    # Many models have no generation_config.json; the model's own configuration then says it.
+    with reading("generation configuration", source), suppress(OSError):
+        configs.append(GenerationConfig.from_pretrained(source))
     configs.append(_config(source))
     for config in configs:
         named = getattr(config, "eos_token_id", None)
-        yield from [named] if isinstance(named, int) else named or []
+        ids = named if isinstance(named, list) else [] if named is None else [named]
+        if not all(type(token) is int for token in ids):
+            raise TrimtabError(
+                ErrorKind.MODEL,
+                f"{source}: eos_token_id is {str(named)[:60]!r}",
+                "it must be a whole number, or a list of them: correct it, or save the model again",
+            )
+        yield from ids
 
 
 def load_config(name: str) -> PreTrainedConfig:
@@ -144,10 +155,10 @@ def load_config(name: str) -> PreTrainedConfig:
 
 
 def _config(name: str) -> PreTrainedConfig:
-    try:
-        return cast(PreTrainedConfig, AutoConfig.from_pretrained(name))
-    except (OSError, ValueError, KeyError) as error:
-        raise _cannot_load("configuration", name, error) from error
+    with reading("configuration", name):
+        config = cast(PreTrainedConfig, AutoConfig.from_pretrained(name, **NO_CODE))
+    check_numbers(config, name)
+    return config
 
 
 def load_causal_lm(
@@ -281,8 +292,8 @@ def check_layout(config: PreTrainedConfig, layout: Layout) -> None:
     boundary = layout.boundary(int(config.get_text_config().num_hidden_layers))
     if not layout.shares or type(config) not in AutoModelForCausalLM._model_mapping:
         return
-    with torch.device("meta"):
-        hf = AutoModelForCausalLM.from_config(config)
+    with torch.device("meta"), reading("model", config.name_or_path):
+        hf = AutoModelForCausalLM.from_config(config, **NO_CODE)
     model = CausalModel(hf, boundary, lora=layout.lora, probe=False)
     if model.lora is not None:
         config_for(hf, model.lora, boundary)
@@ -334,27 +345,20 @@ def from_pretrained(
         options: for transformers.
 
     Raises:
-        TrimtabError: it cannot be loaded, lacks tensors, or holds what is no number.
+        TrimtabError: it cannot be loaded, lacks tensors or has others, holds what is no number, or is with an adapter.
     """
     target = pick_device(device) if isinstance(device, str) else device
-    cut_short = "num_hidden_layers" in options
-    try:
-        with without_bars(), without_warnings() if cut_short else nullcontext():
-            loaded: tuple[PreTrainedModel, Any] = auto.from_pretrained(
-                source, dtype=_dtype(dtype), output_loading_info=True, **options
-            )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise _cannot_load("model", name, error) from error
-    hf, info = loaded
-    # transformers would fill the gaps with random numbers.
-    others = [key[0] for key in info.get("mismatched_keys", ())]
-    missing = sorted(key for key in (*info["missing_keys"], *others) if not may_lack(hf, key))
-    if missing:
-        raise TrimtabError(
-            ErrorKind.MODEL,
-            f"the weights of {name} lack {len(missing)} of {type(hf).__name__}'s tensors, first {missing[0]}",
-            "the directory holds another kind of model, or was not written to its end",
+    layers = options.get("num_hidden_layers")
+    # Weights in another shape are told below, with their names; transformers would tell none.
+    options |= {"ignore_mismatched_sizes": True} | NO_CODE
+    with reading("model", name), without_bars(), without_warnings() if layers else nullcontext():
+        loaded: tuple[PreTrainedModel, Any] = auto.from_pretrained(
+            source, dtype=_dtype(dtype), output_loading_info=True, **options
         )
+    hf, info = loaded
+    if adapted(hf):
+        raise TrimtabError(ErrorKind.MODEL, f"{name} is a model with an adapter", "merge it (peft: merge_and_unload)")
+    check_tensors(hf, info, name, may_lack, layers)
     broken = [key for key, parameter in hf.named_parameters() if not bool(parameter.isfinite().all())]
     if broken:
         raise TrimtabError(
@@ -367,17 +371,3 @@ def from_pretrained(
         # loaded and its copy would differ in the last bit.
         parameter.data = parameter.data.clone()
     return hf.to(target)
-
-
-def _cannot_load(what: str, name: str, error: Exception) -> TrimtabError:
-    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    if Path(name).expanduser().is_dir():
-        hint = "the directory is incomplete or broken: save it again with save_pretrained"
-        kind = ErrorKind.MODEL
-    else:
-        hint = (
-            f'"{name}" is no local directory, so it was taken for a hub id: check the spelling and the network '
-            f'(HF_HUB_OFFLINE), or set model.name to a local directory or "{embedded.SMOLLM2}"'
-        )
-        kind = ErrorKind.MISSING
-    return TrimtabError(kind, f"cannot load the {what} of {name}: {first}", hint)

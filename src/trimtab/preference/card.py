@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,27 +42,38 @@ class Card:
         path = directory / CARD
         facts = read_json(path, ErrorKind.MODEL)
         chat, most, members = facts.get("chat"), facts.get("max_tokens"), facts.get("members", 1)
+        backbone: Any = facts.get("backbone", "")
         offsets: Any = facts.get("offsets")
         if not isinstance(chat, bool):
-            raise _wrong(path, "chat", chat, "true or false")
+            raise _wrong(path, facts, "chat", "true or false")
         if not _whole(most):
-            raise _wrong(path, "max_tokens", most, "a whole number from 1 on")
+            raise _wrong(path, facts, "max_tokens", f"a whole number from 1 to {_MOST}")
         if not _whole(members):
-            raise _wrong(path, "members", members, "a whole number from 1 on")
+            raise _wrong(path, facts, "members", f"a whole number from 1 to {_MOST}")
+        if not isinstance(backbone, str):
+            raise _wrong(path, facts, "backbone", "a model's name, or left out")
         if members > 1 and not (isinstance(offsets, list) and len(offsets) == members and all(map(_number, offsets))):
-            raise _wrong(path, "offsets", offsets, f"a list of {members} numbers, one a member")
+            raise _wrong(path, facts, "offsets", f"a list of {members} numbers, one a member")
         kept = tuple(float(x) for x in offsets) if members > 1 else ()
-        return cls(chat, most, bool(facts.get("backbone")), members, kept, facts)
+        return cls(chat, most, bool(backbone), members, kept, facts)
+
+
+_MOST = 10**9
 
 
 def _whole(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # A whole number in JSON has no bound: of more digits than a float holds it is not to be converted.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max  # False for NaN too
 
 
-def _wrong(path: Path, key: str, value: object, wanted: str) -> TrimtabError:
-    told = "is missing" if value is None else f"is {str(value)[:60]!r}"
+def _wrong(path: Path, facts: Mapping[str, Any], key: str, wanted: str) -> TrimtabError:
+    value = facts.get(key)
+    text = "null" if value is None else repr(str(value)[:60])
+    told = f"is {text}" if key in facts else "is missing"
     return TrimtabError(ErrorKind.MODEL, f"{path}: {key} {told}", f"it must be {wanted}; or train the model again")

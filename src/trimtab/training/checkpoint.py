@@ -89,7 +89,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """Read back what `save_checkpoint` wrote: equal bit for bit, tensors on the CPU.
 
     Raises:
-        TrimtabError: the directory is missing, half written or damaged (its hash does not fit).
+        TrimtabError: the directory is missing, half written or damaged (its hash does not fit), or its `state.json`
+            holds what none of ours does; the file is named.
     """
     try:
         document = json.loads((path / _STATE).read_text("utf-8"))
@@ -100,11 +101,28 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         tensors = load_file(path / _TENSORS)
     except FileNotFoundError as error:
         raise _broken(path, f"{Path(error.filename or path).name} is missing") from error
-    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError, SafetensorError) as error:
-        raise _broken(path, f"{type(error).__name__}: {error}") from error
-    state = _restore(document["state"], tensors)
-    assert isinstance(state, dict)
+    except (IsADirectoryError, NotADirectoryError) as error:
+        raise _broken(path, f"{Path(error.filename or path).name} is not a file in a directory") from error
+    except SafetensorError as error:
+        raise _broken(path, f"{_TENSORS}: {error}") from error
+    except _WRONG_SHAPE as error:
+        raise _broken(path, f"{_STATE}: {type(error).__name__}: {error}") from error
+    try:
+        state = _restore(document["state"], tensors)
+    except _WRONG_SHAPE as error:
+        raise _broken(path, f"{_STATE}: {type(error).__name__}: {error}") from error
+    if not isinstance(state, dict):
+        raise _broken(path, f"{_STATE}: state is a {type(state).__name__}, not an object")
+    for count in _COUNTS & state.keys():
+        if type(state[count]) is not int or state[count] < 0:
+            raise _broken(path, f"{_STATE}: {count} is {str(state[count])[:60]!r}, not a whole number from 0 on")
     return state
+
+
+_WRONG_SHAPE = (KeyError, TypeError, ValueError, RecursionError)
+"""What reading JSON raises where it is not what `save_checkpoint` wrote."""
+_COUNTS = {"iteration", "step"}
+"""Keys of a state that say how far a stage has come."""
 
 
 def step_path(root: Path, step: int) -> Path:
