@@ -194,3 +194,17 @@ def test_real_memory_that_runs_out_is_halved():
     out = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, check=False)
     assert out.returncode == 0, out.stderr
     assert out.stdout.split() in (["[16,", "8,", "4,", "2]"], ["[16,", "8,", "4]"])
+
+
+def test_nothing_of_a_counted_pass_stays_in_memory():
+    layer = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Softmax(-1))
+    outputs: list[weakref.ref[torch.Tensor]] = []
+
+    def forward(rows: int) -> torch.Tensor:
+        made = layer(torch.ones(rows, 8))
+        outputs.append(weakref.ref(made))
+        return made.sum()
+
+    kept_for_backward(forward, layer.parameters())
+    gc.collect()
+    assert [found() for found in outputs] == [None, None]

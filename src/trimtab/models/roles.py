@@ -291,6 +291,8 @@ class CausalModel(Role):
 
     @torch.no_grad()
     def _probe_head(self) -> None:
+        if self.hf.get_output_embeddings() is None:  # a body alone
+            return
         ids = torch.arange(2, 6, device=self.device)[None] % self.vocabulary_size
         mask = torch.ones_like(ids, dtype=torch.bool)
         own, whole = self.lm_logits(self.hidden(ids, mask)), self.hf(input_ids=ids, use_cache=False).logits

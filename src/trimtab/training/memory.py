@@ -134,22 +134,27 @@ def kept_for_backward(forward: Callable[[int], Any], weights: Iterable[Tensor]) 
     own = {w.untyped_storage().data_ptr() for w in weights}
 
     def count(rows: int) -> int:
-        # the tensors are held, so that no storage is freed and its address taken by another
-        held: dict[int, Tensor] = {}
+        # Held, so that no storage is freed and its address taken by another. The storages, not the tensors, and the
+        # graph gets nothing: a tensor leads to the graph that it is kept in, and neither would ever be freed.
+        held: dict[int, torch.UntypedStorage] = {}
 
-        def pack(x: Tensor) -> Tensor:
-            held.setdefault(x.untyped_storage().data_ptr(), x)
-            return x
+        def pack(x: Tensor) -> None:
+            storage = x.untyped_storage()
+            held.setdefault(storage.data_ptr(), storage)
 
-        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, _never):
             graph = forward(rows)
-        total = sum(x.untyped_storage().nbytes() for at, x in held.items() if at not in own)
+        total = sum(storage.nbytes() for at, storage in held.items() if at not in own)
         del graph
         return total
 
     one, two = count(1), count(2)
     per_row = max(two - one, 0)
     return RowMemory(max(one - per_row, 0), per_row)
+
+
+def _never(_: object) -> Tensor:
+    raise RuntimeError("a pass that was only counted has no backward pass")
 
 
 def machine_bytes(environment: Mapping[str, str] | None = None) -> float:
