@@ -236,8 +236,10 @@ def _problem(detail: dict[str, Any], layers: _Layers) -> list[str]:
         if len(location) > 2 and fields()[key].allowed.endswith("tables"):
             inside = ".".join(part for part in location[2:] if part not in ("[key]",))
             return [f"{layers.origins[key]}: {key}.{inside} = {_show(detail.get('input'))}: {_lower(detail['msg'])}"]
-        limit = f", at most {LARGEST_WHOLE}" if isinstance(value, int) and value > LARGEST_WHOLE else ""
-        return [f"{layers.origins[key]}: {key} = {_show(value)}: it must be {fields()[key].allowed}{limit}"]
+        more = f", at most {LARGEST_WHOLE}" if isinstance(value, int) and value > LARGEST_WHOLE else ""
+        if not more and detail["type"] == "value_error":
+            more = f"; {detail['ctx']['error']}"
+        return [f"{layers.origins[key]}: {key} = {_show(value)}: it must be {fields()[key].allowed}{more}"]
     if detail["type"] == "value_error":
         lines = str(detail["ctx"]["error"]).split("\n")
         section = f"[{location[0]}] " if location else ""
@@ -283,9 +285,10 @@ def _lower(text: str) -> str:
 
 
 def _show(value: Any) -> str:
-    """A value as one would write it, shortened."""
+    """A value as one would write it, shortened, and without the user and password of a URL."""
     try:
         text = "none" if value is None else json.dumps(value, default=str)
     except (RecursionError, ValueError):
         return f"a {type(value).__name__} that is nested too deeply or has too many digits"
+    text = re.sub("://.*@", "://***@", text)
     return text if len(text) <= 80 else text[:77] + "..."

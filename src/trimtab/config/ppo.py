@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
+from trimtab.config.address import check_address
 from trimtab.config.fields import Count, Finite, Fraction, NonNegative, Point, Positive, Section, Temperature, Whole
 
 __all__ = ["PPOConfig"]
@@ -29,9 +30,11 @@ class PPOConfig(Section):
     """One temperature for sampling and for every log-probability."""
     max_new_tokens: Count = 64
     """Longest response in tokens, EOS included."""
-    engine: Annotated[str, Field(pattern=r"^(native|transformers|vllm|https?://\S+)$", json_schema_extra=_ENGINES)] = (
-        "native"
-    )
+    engine: Annotated[
+        str,
+        Field(pattern=r"^(native|transformers|vllm|https?://\S+)$", json_schema_extra=_ENGINES),
+        AfterValidator(check_address),
+    ] = "native"
     """What samples them: our own loop, transformers' generate, vLLM in this process, or a vLLM server (see
     engines.md)."""
     engine_options: dict[str, bool | int | float | str] = {}

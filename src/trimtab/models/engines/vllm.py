@@ -9,24 +9,21 @@ as it likes, so equal seeds give equal responses only up to rounding.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import shutil
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import torch
 from torch import Tensor
 
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.adapters import adapted
+from trimtab.models.engines.answers import Response, Server, first_line
 from trimtab.models.engines.protocol import as_generated
 from trimtab.models.generation import Generated, check_request
 from trimtab.models.roles import CausalModel
@@ -36,13 +33,8 @@ __all__ = ["VllmEngine", "VllmServerEngine", "require_vllm"]
 
 _OURS = {"model", "dtype", "logprobs_mode", "generation_config", "skip_tokenizer_init", "use_tqdm_on_load"}
 """Arguments of vLLM that are not the user's to set."""
-_TIMEOUT = 3600
-"""Seconds that an answer of the server may take."""
 _AT_ONCE = 256
 """Prompts that are with the server at a time."""
-
-_Response = tuple[Sequence[int], Sequence[float]]
-"""Tokens and their log-probabilities."""
 
 
 def require_vllm() -> None:
@@ -78,8 +70,10 @@ class _Vllm(ABC):
         """Take over the weights in a model directory."""
 
     @abstractmethod
-    def _respond(self, prompts: list[list[int]], seeds: list[int], settings: dict[str, Any]) -> list[_Response]:
-        """`settings["n"]` responses to each prompt, in order."""
+    def _respond(
+        self, prompts: list[list[int]], seeds: list[int], settings: dict[str, Any], vocabulary: int
+    ) -> list[Response]:
+        """`settings["n"]` responses to each prompt, in order, of tokens below `vocabulary`."""
 
     def sync(self, model: CausalModel) -> None:
         """Take over the weights of a model, in its dtype of computation; adapters are merged into them.
@@ -130,7 +124,7 @@ class _Vllm(ABC):
             "stop_token_ids": ends, "ignore_eos": True, "logprobs": 0,
         }  # fmt: skip
         prompts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
-        found = self._respond(prompts, seeds, settings)
+        found = self._respond(prompts, seeds, settings, model.vocabulary_size)
         return as_generated(
             [tokens for tokens, _ in found], [values for _, values in found], max_new_tokens=max_new_tokens,
             eos_ids=ends, pad_id=pad_id, device=ids.device,
@@ -185,11 +179,13 @@ class VllmEngine(_Vllm):
         except (TypeError, ValueError, RuntimeError) as error:
             raise TrimtabError(
                 ErrorKind.FAILED,
-                f"vLLM does not start: {_first_line(error)}",
+                f"vLLM does not start: {first_line(error)}",
                 "see its log above, and ppo.engine_options",
             ) from error
 
-    def _respond(self, prompts: list[list[int]], seeds: list[int], settings: dict[str, Any]) -> list[_Response]:
+    def _respond(
+        self, prompts: list[list[int]], seeds: list[int], settings: dict[str, Any], vocabulary: int
+    ) -> list[Response]:
         from vllm import SamplingParams
 
         answers = self._llm.generate(
@@ -223,60 +219,27 @@ class VllmServerEngine(_Vllm):
 
     def __init__(self, url: str, directory: Path, pad_id: int) -> None:
         super().__init__(directory, pad_id)
-        self._url = url.rstrip("/").removesuffix("/v1")
+        self._server = Server(url)
         self._name: str | None = None
 
     def _load(self, directory: Path, dtype: torch.dtype) -> None:
-        self._ask("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}})
-        answer = self._ask("/reset_prefix_cache", {})
-        if isinstance(answer, dict) and answer.get("success") is False:
+        if self._name is None:  # what is no vLLM server is told before it is waited for
+            self._name = self._server.model()
+        self._server.load(directory)
+        if not self._server.forget():
             raise _stale()
 
-    def _respond(self, prompts: list[list[int]], seeds: list[int], settings: dict[str, Any]) -> list[_Response]:
-        if self._name is None:
-            self._name = str(self._ask("/v1/models")["data"][0]["id"])
+    def _respond(
+        self, prompts: list[list[int]], seeds: list[int], settings: dict[str, Any], vocabulary: int
+    ) -> list[Response]:
+        if self._name is None:  # another process handed the weights over
+            self._name = self._server.model()
         same = settings | {"model": self._name, "return_token_ids": True}
         # a request has one seed, which all of its prompts would share
         bodies = [same | {"prompt": prompt, "seed": seed} for prompt, seed in zip(prompts, seeds, strict=True)]
         with ThreadPoolExecutor(min(len(bodies), _AT_ONCE)) as pool:
-            answers = list(pool.map(lambda body: self._ask("/v1/completions", body), bodies))
-        return [_of_choice(choice) for answer in answers for choice in sorted(answer["choices"], key=_index)]
-
-    def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """The server's answer; with a body it is posted."""
-        headers = {"Content-Type": "application/json"}
-        if key := os.environ.get("VLLM_API_KEY"):
-            headers["Authorization"] = f"Bearer {key}"
-        data = None if body is None else json.dumps(body).encode()
-        try:
-            with urlopen(Request(self._url + path, data, headers), timeout=_TIMEOUT) as answer:
-                text = answer.read()
-            return json.loads(text) if text else None
-        except HTTPError as error:
-            told = _first_line(error.read().decode(errors="replace"))
-            hint = "start it with VLLM_SERVER_DEV_MODE=1" if error.code == 404 else "see the server's log"
-            raise TrimtabError(
-                ErrorKind.FAILED, f"vLLM at {self._url} answers {error.code} to {path}: {told}", hint
-            ) from error
-        except (OSError, HTTPException, json.JSONDecodeError) as error:
-            raise TrimtabError(
-                ErrorKind.MISSING,
-                f"ppo.engine: no vLLM server answers at {self._url}{path}: {_first_line(error)}",
-                "start it, or correct the URL; see docs/engines.md",
-            ) from error
-
-
-def _index(choice: Mapping[str, Any]) -> int:
-    return int(choice["index"])
-
-
-def _of_choice(choice: Mapping[str, Any]) -> _Response:
-    tokens, logprobs = choice.get("token_ids"), choice.get("logprobs")
-    if tokens is None or logprobs is None:
-        raise TrimtabError(
-            ErrorKind.FAILED, "the vLLM server gives no token ids or log-probabilities", "it must be vLLM 0.15 or later"
-        )
-    return tokens, logprobs["token_logprobs"]
+            answers = list(pool.map(lambda body: self._server.complete(body, vocabulary), bodies))
+        return [response for answer in answers for response in answer]
 
 
 def _stale() -> TrimtabError:
@@ -285,8 +248,3 @@ def _stale() -> TrimtabError:
         "vLLM kept prefixes that the weights of the last iteration computed",
         "no one else may use it while a policy is trained",
     )
-
-
-def _first_line(what: object) -> str:
-    lines = str(what).strip().splitlines()
-    return lines[0][:300] if lines else type(what).__name__
