@@ -140,7 +140,10 @@ def flops(shape: Shape, case: Case) -> dict[str, int]:
         for t in range(1, case.response)
     )
     last = shape.products(rows * length, False, ("q", "k", "v")) + shape.products(rows, False)
-    preference = shape.forward(rows, length, 0, layers - 1, adapters=False) + last + rows * shape.attention(1, length)
+    # what lies below the boundary is lent to it
+    preference = (
+        shape.forward(rows, length, shape.first, layers - 1, adapters=False) + last + rows * shape.attention(1, length)
+    )
     top = shape.forward(rows, length, shape.first, layers, adapters=False)
     own = shape.forward(rows, length, shape.first, layers, adapters=True)
     below = shape.forward(rows, length, 0, shape.first, adapters=False)

@@ -14,10 +14,10 @@ from trimtab.data.records import Message, Pair, Prompt, Response
 from trimtab.errors import ErrorKind, TrimtabError
 from trimtab.models.roles import CausalModel, ScalarModel
 from trimtab.models.tokens import TextCodec
-from trimtab.preference.objective import _target
 from trimtab.preference.pairs import PairScores
 from trimtab.runs.run import Run
 from trimtab.training.precision import Precision
+from trimtab.training.targets import pair_targets
 from trimtab.worlds.model import build_model, build_tokenizer
 from trimtab.worlds.tiny import NEUTRAL, POLITE, RUDE, prompts
 
@@ -71,9 +71,9 @@ def test_heavier_pairs_outvote_lighter_ones_of_the_opposite_opinion(codec):
 
 def test_a_hard_label_says_who_is_better_and_a_tie_nothing():
     pair = polite_pairs(1)[0]
-    labels = {p: _target(replace(pair, p_chosen=p), soft=False) for p in (None, 0.6, 0.5, 0.3)}
+    labels = {p: pair_targets([replace(pair, p_chosen=p)], soft=False).item() for p in (None, 0.6, 0.5, 0.3)}
     assert labels == {None: 1.0, 0.6: 1.0, 0.5: 0.5, 0.3: 0.0}
-    assert _target(replace(pair, p_chosen=0.6), soft=True) == 0.6
+    assert pair_targets([replace(pair, p_chosen=0.6)], soft=True).item() == pytest.approx(0.6)
 
 
 def test_whole_prompts_are_held_out():

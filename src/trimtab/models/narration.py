@@ -1,13 +1,25 @@
-"""What transformers says while it works."""
+"""What transformers, and libraries that it brings in, say while they work."""
 
 from __future__ import annotations
 
+import logging as standard
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from transformers.utils import logging
 
 __all__ = ["without_bars", "without_warnings"]
+
+
+def _to_stderr(record: standard.LogRecord) -> bool:
+    print(f"[deepspeed] {record.getMessage()}", file=sys.stderr)
+    return False
+
+
+# Where DeepSpeed is installed, transformers imports it to save a model, and its logger writes to stdout: that is for
+# data alone.
+standard.getLogger("DeepSpeed").addFilter(_to_stderr)
 
 
 @contextmanager
