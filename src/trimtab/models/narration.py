@@ -13,7 +13,7 @@ __all__ = ["without_bars", "without_warnings"]
 
 
 def _to_stderr(record: standard.LogRecord) -> bool:
-    print(f"[deepspeed] {record.getMessage()}", file=sys.stderr)
+    sys.stderr.write(f"[deepspeed] {record.getMessage()}\n")
     return False
 
 
