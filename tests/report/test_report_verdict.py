@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from made_up_runs import add_eval, add_ppo, eval_rows, new_run
+from made_up_runs import add_eval, add_ppo, add_preference, config, eval_rows, new_run
 from trimtab.report.facts import Figure, figure_of, read_facts
+from trimtab.report.page import render
 from trimtab.report.verdict import Kind, verdict
+from trimtab.runs.run import Run
 
 
 def said(run):
@@ -154,3 +156,22 @@ def test_figures_are_read_from_every_form():
     assert figure_of(0.5) == Figure(0.5)
     assert figure_of("0.5") is None
     assert figure_of(True) is None
+
+
+@pytest.mark.parametrize(
+    "scores", [{"ind_a": down, "preference": up}, {"ind_a": level, "preference": up}, {"ind_a": up, "preference": up},
+               {"preference": up}],
+)  # fmt: skip
+def test_of_dpo_no_score_is_called_one_that_the_policy_was_trained_on(tmp_path, scores):
+    settings = config() | {"project": {"algorithm": "dpo"}}
+    run = Run.create(tmp_path / "runs", "demo", config=settings, seed=3)
+    add_preference(run)
+    add_eval(run, rows_with(**scores))
+    found = said(run)
+    text = " ".join([found.sentence, *found.details])
+    assert "learned from the same labels" in text
+    assert "trained on" not in text
+    page = render(run)
+    assert "same labels</span>" in page
+    assert "trained on</span>" not in page
+    assert "What the policy was trained to please" not in page

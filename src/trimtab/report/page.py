@@ -15,7 +15,7 @@ from trimtab.figures import figure, share, signed, with_interval
 from trimtab.hostile import cut, visible, visible_html
 from trimtab.report import chain, sections
 from trimtab.report.curves import curves, number_table
-from trimtab.report.facts import Figure, figure_of, read_facts, trained
+from trimtab.report.facts import Figure, algorithm, figure_of, read_facts, trained
 from trimtab.report.health import health
 from trimtab.report.preference_model import preference_model
 from trimtab.report.verdict import Kind, verdict
@@ -47,6 +47,7 @@ def render(run: Run) -> str:
         run=run,
         facts=facts,
         verdict=verdict(facts),
+        algorithm=algorithm(run),
         status=sections.status_text(facts),
         written=_when(time.time()),
         created=_when(run.manifest.get("created")),

@@ -81,14 +81,14 @@ def _decide(facts: Facts, first: Measure, proxy: _Proxy | None) -> tuple[Kind, s
     if first.difference.below(0):
         sentence = f"{where} the trained policy scores lower than the reference on {first.name}: {size}"
         if proxy_rose:
-            sentence += ", while the score that it was trained on rose"
+            sentence += f", while the score {_which(facts)} rose"
         return Kind.WORSE, f"{sentence}."
     if not first.difference.known:
         return Kind.UNDECIDED, f"{where} there is no telling: {size} on {first.name}, without an interval."
     if proxy_rose:
         return Kind.PROXY_ONLY, (
-            f"Only the score that was trained on rose. {where} no difference between the trained policy and the "
-            f"reference shows on {first.name}: {size}."
+            f"Only the score {_which(facts, 'that was trained on')} rose. {where} no difference between the trained "
+            f"policy and the reference shows on {first.name}: {size}."
         )
     return Kind.UNDECIDED, (
         f"{where} no difference between the trained policy and the reference shows on {first.name}: {size}."
@@ -97,9 +97,9 @@ def _decide(facts: Facts, first: Measure, proxy: _Proxy | None) -> tuple[Kind, s
 
 def _circular(facts: Facts, first: Measure) -> Verdict:
     sentence = (
-        f"{_on_prompts(facts, first)} the trained policy's {first.name} score, which it was trained on, differs from "
-        f"the reference's by {_size(first)}. No independent measure was taken, so this does not say whether responses "
-        "became better."
+        f"{_on_prompts(facts, first)} the trained policy's {first.name} score, "
+        f"{_which(facts, 'which it was trained on')}, differs from the reference's by {_size(first)}. No independent "
+        "measure was taken, so this does not say whether responses became better."
     )
     advice = "Name one in eval.measures (module:function or rule:name), then run: trimtab eval."
     return Verdict(Kind.CIRCULAR, sentence, (advice, *_length(facts, first), *_kl(facts)))
@@ -181,18 +181,22 @@ def _proxy(facts: Facts) -> _Proxy | None:
     if measured is not None:
         d = measured.difference
         rose = True if d.above(0) else False if d.below(0) or d.known else None
-        what = "that it was trained on" if algorithm(facts.run) == "ppo" else "learned from the same labels"
-        text = f"The score {what} ({measured.name}) changed by {_interval(d)} on the same responses."
+        text = f"The score {_which(facts)} ({measured.name}) changed by {_interval(d)} on the same responses."
         return _Proxy(text, rose)
     points = [(s, v) for s, v in facts.series("score/mean") if math.isfinite(v)]
     if len(points) < 2:
         return None
     before, after, rose = _ends([value for _, value in points])
     text = (
-        f"The score that it was trained on went from {figure(before)} to {figure(after)} over the rollouts "
+        f"The score {_which(facts)} went from {figure(before)} to {figure(after)} over the rollouts "
         f"({signed(after - before)})."
     )
     return _Proxy(text, rose)
+
+
+def _which(facts: Facts, trained_on: str = "that it was trained on") -> str:
+    """What the proxy is to the policy: PPO was `trained_on` it, DPO never saw it."""
+    return trained_on if algorithm(facts.run) == "ppo" else "learned from the same labels"
 
 
 def _interval(f: Figure) -> str:
