@@ -96,16 +96,23 @@ class Telling(Protocol):
 class Borrowing(Protocol):
     """A scorer whose lower layers may be the policy's own: it takes their output where it is known."""
 
-    def borrow(self, role: Any, kept: Any) -> None:
-        """From now on look the shared layers' output up in `kept`, if they are those of `role`; None: no longer."""
+    def borrow(self, role: Any, dtype: str, kept: Any) -> None:
+        """From now on look the shared layers' output up in `kept`, if they are those of `role` and it computes in
+        `dtype` as well; None: no longer."""
         ...
 
 
-def lend(scorer: Scorer, role: Any, kept: Any) -> None:
-    """Offer the output of a model's shared layers to a scorer, or to each of a mixture; `kept` None: take it back."""
+def lend(scorer: Scorer, role: Any, dtype: str, kept: Any) -> None:
+    """Offer the output of a model's shared layers to a scorer, or to each of a mixture.
+
+    Args:
+        role: the model.
+        dtype: what its layers computed in.
+        kept: where the output is looked up; None: take it back.
+    """
     for part in [s for s, _ in scorer.scorers] if isinstance(scorer, MixtureScorer) else [scorer]:
         if isinstance(part, Borrowing):
-            part.borrow(role, kept)
+            part.borrow(role, dtype, kept)
 
 
 def signals(scorer: Scorer, prompts: Sequence[Prompt], responses: Sequence[Response]) -> dict[str, float]:

@@ -84,17 +84,19 @@ def test_only_rows_of_other_tokens_are_run_and_scores_are_the_same(codec, few_pr
     assert pm.cache is None
 
 
-def test_a_model_on_other_layers_is_lent_nothing(codec):
+def test_a_model_on_other_layers_or_in_another_precision_is_lent_nothing(codec):
     base, other = base_of(), base_of()
     pm = preference_on(base, codec)
     kept = object()
-    lend(pm, other, kept)
+    lend(pm, other, "float32", kept)
     assert pm.cache is None
-    lend(pm, base_of(boundary=2), kept)
+    lend(pm, base_of(boundary=2), "float32", kept)
     assert pm.cache is None
-    lend(pm, base.fork(True), kept)
+    lend(pm, base.fork(True), "bfloat16", kept)
+    assert pm.cache is None
+    lend(pm, base.fork(True), "float32", kept)
     assert pm.cache is kept
-    lend(pm, base, None)
+    lend(pm, base, "float32", None)
     assert pm.cache is None
 
 

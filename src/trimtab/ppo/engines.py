@@ -55,7 +55,8 @@ def make_engine(config: PPOConfig, dtype: str, world: World, pad_id: int, run: R
         return NativeEngine()
     if config.engine == "transformers":
         return TransformersEngine()
-    directory = Path(tempfile.gettempdir(), "trimtab-engine") if run is None else run.path / "engine"
+    # a name that nobody else can know or hold already
+    directory = Path(tempfile.mkdtemp(prefix="trimtab-engine-")) if run is None else run.path / "engine"
     if config.engine != "vllm":
         return VllmServerEngine(config.engine, directory, pad_id)
     if world.size > 1:

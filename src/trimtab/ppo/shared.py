@@ -105,11 +105,12 @@ def lent(scorer: Scorer, learner: Learner, rollout: Rollout, world: World, trunk
     if trunk is None:
         yield
         return
-    lend(scorer, learner.policy, RolloutStates(rollout.part(world.share(len(rollout.prompts))), trunk))
+    dtype = learner.precision.dtype
+    lend(scorer, learner.policy, dtype, RolloutStates(rollout.part(world.share(len(rollout.prompts))), trunk))
     try:
         yield
     finally:
-        lend(scorer, learner.policy, None)
+        lend(scorer, learner.policy, dtype, None)
 
 
 def shared_layers(world: World, learner: Learner, rollout: Rollout, config: PPOConfig) -> Tensor | None:

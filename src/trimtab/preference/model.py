@@ -194,10 +194,16 @@ class PreferenceModel:
         """From now on `signals` tells how far scored responses are from these; None: it no longer does."""
         self.reference, self.watches = reference, reference is not None
 
-    def borrow(self, role: Any, kept: KeptStates | None) -> None:
-        """Look the shared layers' output up in `kept`, if they are the very layers of `role`; None: no longer."""
+    def borrow(self, role: Any, dtype: str, kept: KeptStates | None) -> None:
+        """Look the shared layers' output up in `kept`, if they are the very layers of `role` and both compute in
+        `dtype`; None: no longer."""
         first = self.model
-        shares = isinstance(first, ScalarModel) and isinstance(role, Role) and first.shares_with(role)
+        shares = (
+            self.precision.dtype == dtype
+            and isinstance(first, ScalarModel)
+            and isinstance(role, Role)
+            and first.shares_with(role)
+        )
         self.cache = kept if shares else None
 
     def observe(self, prompts: Sequence[Prompt], responses: Sequence[Response]) -> Observed:
