@@ -14,7 +14,7 @@ held-out prompts; the gain is over the fine-tuned model. Told are, for each layo
                     iteration, measurements not counted, over the seeds whose arms ran after each other in one
                     process. Better: the interval lies above 0
 
-Learning rates (the value model's is twice as high) were chosen for every layout, `full` too, on seeds below 1000.
+Learning rates (the value model's is twice as high) come from a few seeds below 1000, `--rates`.
 Results are appended to bench/results/layouts/gold.jsonl; seeds that stand there are not run again.
 """
 
